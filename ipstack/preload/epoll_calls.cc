@@ -133,21 +133,25 @@ int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanosecond
   const Nanoseconds until = timeout == kForever ? kForever : began + timeout;
   Sleeper& who = Runtime::this_thread();
   const Hold hold(set);
-  while (true) {
+  bool asks_kernel = false;
+  const auto sleep = [&](Nanoseconds limit) {
     pollfd kernel{.fd = epoll, .events = POLLIN, .revents = 0};
     EpollSet::Waiter waiter(set, who);
     const bool recalls = set.is_recalling();  // then the kernel's set is always readable
     const std::span<pollfd> theirs(&kernel, recalls ? size_t{0} : size_t{1});
-    const Nanoseconds limit = recalls ? std::min(until, runtime.now() + unet::kMillisecond) : until;
+    if (recalls) limit = std::min(limit, runtime.now() + unet::kMillisecond);
     const Runtime::Woken woken = runtime.wait(who, theirs, runtime.next_try(set.inherited, limit), mask, set.kernel_members > 0);
     waiter.take();
-    if (set.inherited) adopt_files(set);
     if (kernel.revents != 0) set.kernel_pace.expect();
-    ready = collect(set, epoll, events, most, runtime.now(), recalls || woken != Runtime::Woken::timed_out || kernel.revents != 0);
-    if (ready != 0) return ready;
-    if (woken == Runtime::Woken::interrupted) return -EINTR;
-    if (runtime.now() >= until) return 0;
-  }
+    asks_kernel = recalls || woken != Runtime::Woken::timed_out || kernel.revents != 0;
+    return woken;
+  };
+  const auto found = static_cast<int>(runtime.block(until, false, sleep, [&] {
+    if (set.inherited) adopt_files(set);
+    ready = collect(set, epoll, events, most, runtime.now(), asks_kernel);
+    return ready != 0 ? ready : -EAGAIN;
+  }));
+  return found == -EAGAIN ? 0 : found;
 }
 
 int wait_in_kernel(int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {

@@ -64,14 +64,11 @@ int64_t send_file(File& file, int in, off_t* offset, size_t count) {
 
 // Until a pipe can be read from, or written to. 0, or -errno.
 int64_t await_pipe(int fd, short events, bool waits) {
-  while (true) {
-    pollfd pipe{.fd = fd, .events = events, .revents = 0};
-    if (real().poll(&pipe, 1, 0) != 0) return 0;
-    if (!waits) return -EAGAIN;
-    const Runtime::Woken woken = Runtime::get().wait(Runtime::this_thread(), {&pipe, 1}, kForever);
-    if (woken == Runtime::Woken::interrupted && !signals_restart()) return -EINTR;
-    this_call.handled = false;  // it goes on
-  }
+  pollfd pipe{.fd = fd, .events = events, .revents = 0};
+  const auto ready = [&]() -> int64_t { return real().poll(&pipe, 1, 0) != 0 ? 0 : -EAGAIN; };
+  if (const int64_t first = ready(); first == 0 || !waits) return first;
+  const auto sleep = [&](Nanoseconds until) { return Runtime::get().wait(Runtime::this_thread(), {&pipe, 1}, until); };
+  return Runtime::get().block(kForever, true, sleep, ready);
 }
 
 // How much a pipe takes without waiting, when poll() says that it is writable: it is empty, or has a free page.
@@ -109,7 +106,7 @@ int64_t splice_in(int in, File& file, size_t length, bool waits) {
   if (!file.is_stream()) room = {piece.emplace().data(), std::min(length, kPage)};
   do {  // again if another process has emptied the pipe while this call waited for the socket
     if (const int64_t error = await_pipe(in, POLLIN, waits); error < 0) return error;
-    const int64_t error = runtime.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
+    const int64_t error = runtime.block_on(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
       if (!file.in_stack()) return Runtime::gone(file, true);
       runtime.poll();
       int64_t result = -EAGAIN;

@@ -206,11 +206,10 @@ void Runtime::await_end(File& file) {
   if (file.in_stack()) poll();
   const Nanoseconds time = file.in_stack() ? stack().linger_time(file.socket) : 0;
   if (time == 0) return;
-  const Nanoseconds until = now() + time;
   endpoint_stack_->shut_down(file.socket, SHUT_WR);
-  while (file.in_stack() && sockets::is_ending(stack(), file.socket) && now() < until) {
-    if (wait_for(file, {}, std::min(until, now() + kLook)) == Woken::interrupted) return;
-  }
+  const auto ended = [&]() -> int64_t { return file.in_stack() && sockets::is_ending(stack(), file.socket) ? -EAGAIN : 0; };
+  if (ended() == 0) return;
+  block(now() + time, false, [&](Nanoseconds until) { return wait_for(file, {}, std::min(until, now() + kLook)); }, ended);
 }
 
 void Runtime::end_by_reset(File& file) noexcept {

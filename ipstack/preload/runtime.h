@@ -157,12 +157,14 @@ class Runtime {
   bool let_handlers_run();
   // Whether a signal that `mask` lets through has come and been handled.
   bool is_interrupted(Sleeper& who, const sigset_t& mask);
-  // wait() for one file.
-  Woken wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until);
-  // Calls `attempt`, and waits while it returns -EAGAIN. Its argument says whether to ask the shadow, too, which costs a system call.
-  // `within` 0: for ever. Returns -EINTR where the kernel does. The caller holds the file.
+  // The one loop in which calls wait. `sleep(until)` waits once. Then `attempt()` looks: -EAGAIN while there is nothing. `restarts`: a
+  // handler with SA_RESTART does not end the call. Returns -EINTR where the kernel does, and -EAGAIN at the end of the time.
+  template <typename Sleep, typename Attempt>
+  int64_t block(Nanoseconds until, bool restarts, Sleep sleep, Attempt attempt);
+  // A call on a file, which the caller holds: calls `attempt`, and waits while it returns -EAGAIN. Its argument says whether to ask the
+  // shadow, too, which costs a system call. `within` 0: for ever.
   template <typename Attempt>
-  int64_t block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt);
+  int64_t block_on(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt);
   static Sleeper& this_thread() noexcept;
   // Without a network interface a child has no helper that would find one: a thread that waits for an inherited socket tries so often.
   static constexpr Nanoseconds kTryAgain = kSecond / 4;
@@ -219,6 +221,7 @@ class Runtime {
   void lose_interface();
   void come_back();
   bool spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until);
+  Woken wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until);  // wait() for one file
   Woken sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask);
   static void* helper(void* runtime);
   void help();
@@ -306,27 +309,37 @@ class Uncancelled {
   int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
-template <typename Attempt>
-int64_t Runtime::block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt) {
-  int64_t result = attempt(!waits || file.is_undecided());
-  record_attempt(result != -EAGAIN, waits);
-  if (result != -EAGAIN || !waits) return result;
-  const Nanoseconds until = within == 0 ? kForever : now() + within;
-  bool has_news = false;  // of the shadow, for which this call has no use, as an error: poll() would say so at once, again and again
+template <typename Sleep, typename Attempt>
+int64_t Runtime::block(Nanoseconds until, bool restarts, Sleep sleep, Attempt attempt) {
   while (true) {
-    pollfd shadow{.fd = file.kernel && !file.fds.empty() && !has_news ? file.fd() : -1, .events = kernel_events, .revents = 0};
-    const Nanoseconds limit = has_news ? std::min(until, now() + kMillisecond) : until;
-    const Woken woken = wait_for(file, {&shadow, shadow.fd < 0 ? size_t{0} : size_t{1}}, limit);
-    const bool ends = woken == Woken::interrupted && (within != 0 || !signals_restart());
+    const bool ends = sleep(until) == Woken::interrupted && !(restarts && signals_restart());
     if (ends) [[unlikely]] this_thread().ends_call = true;
-    result = attempt((shadow.revents != 0 || has_news) && !file.fds.empty());
+    const int64_t result = attempt();
     if (ends) [[unlikely]] this_thread().ends_call = false;
-    has_news = shadow.revents != 0 && (shadow.revents & kernel_events) == 0;
     if (result != -EAGAIN) return result;
     if (ends) return -EINTR;
     if (now() >= until) return -EAGAIN;
     this_call.handled = false;  // it goes on
   }
+}
+
+template <typename Attempt>
+int64_t Runtime::block_on(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt) {
+  const int64_t result = attempt(!waits || file.is_undecided());
+  record_attempt(result != -EAGAIN, waits);
+  if (result != -EAGAIN || !waits) return result;
+  bool has_news = false;  // of the shadow, for which this call has no use, as an error: poll() would say so at once, again and again
+  pollfd shadow;
+  const auto sleep = [&](Nanoseconds until) {
+    shadow = {.fd = file.kernel && !file.fds.empty() && !has_news ? file.fd() : -1, .events = kernel_events, .revents = 0};
+    if (has_news) until = std::min(until, now() + kMillisecond);
+    return wait_for(file, {&shadow, shadow.fd < 0 ? size_t{0} : size_t{1}}, until);
+  };
+  return block(within == 0 ? kForever : now() + within, within == 0, sleep, [&] {
+    const bool asks = (shadow.revents != 0 || has_news) && !file.fds.empty();
+    has_news = shadow.revents != 0 && (shadow.revents & kernel_events) == 0;
+    return attempt(asks);
+  });
 }
 
 }  // namespace unet::preload

@@ -102,7 +102,7 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   if (address != nullptr && static_cast<int>(*length) < 0) return -EINVAL;
   Runtime& runtime = Runtime::get();
   runtime.start_receiving(listener);
-  return static_cast<int>(runtime.block(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
+  return static_cast<int>(runtime.block_on(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
     while (!listener.pending_accepts.empty()) {
       if (const int made = take_pending(listener, address, length, flags); made != -EAGAIN) return made;
     }
@@ -213,7 +213,7 @@ int connect_in_stack(File& file, const sockaddr* address, socklen_t length, cons
   const int begun = runtime.endpoint_stack().timed_stack().connect(file.socket, to);
   if (file.is_stream() && (begun == 0 || begun == -EINPROGRESS)) file.signalled = 0;
   if (file.nonblocking || (begun != -EINPROGRESS && begun != -EALREADY)) return begun;
-  const int64_t done = runtime.block(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {
+  const int64_t done = runtime.block_on(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {
     if (!file.in_stack()) return Runtime::gone(file, true);
     const int more = runtime.stack().connect(file.socket, to);
     return more == -EISCONN ? 0 : more == -EINPROGRESS || more == -EALREADY ? -EAGAIN : more;

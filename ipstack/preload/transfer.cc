@@ -70,7 +70,7 @@ int64_t send_stream(File& file, Bytes data, int flags) {
   Runtime& runtime = Runtime::get();
   const bool may_wait = waits(file, flags);
   size_t sent = 0;
-  const int64_t result = runtime.block(file, POLLOUT, may_wait, file.send_within, [&](bool) -> int64_t {
+  const int64_t result = runtime.block_on(file, POLLOUT, may_wait, file.send_within, [&](bool) -> int64_t {
     if (!file.in_stack()) return Runtime::gone(file, true);
     const auto send = [&] { return ours().send_now(file.socket, data.subspan(sent), flags); };
     int64_t more = send();
@@ -130,7 +130,7 @@ int64_t send_datagram(File& file, Bytes data, int flags, const sockaddr* to, soc
   Stack::Sending how;
   const bool ipv4 = file.domain == AF_INET || remote.host.is_ipv4(), connected = to == nullptr;
   if (const int64_t wrong = ancillary == nullptr ? 0 : read_control(file, *ancillary, ipv4, how); wrong < 0) return wrong;
-  const int64_t sent = runtime.block(file, kNothingOfKernels, waits(file, flags), file.send_within, [&](bool) -> int64_t {
+  const int64_t sent = runtime.block_on(file, kNothingOfKernels, waits(file, flags), file.send_within, [&](bool) -> int64_t {
     if (!file.in_stack()) return Runtime::gone(file, true);
     if (connected && ancillary != nullptr && runtime.stack().remote_address(file.socket, remote) != 0) return -EDESTADDRREQ;
     const int64_t result = connected && ancillary == nullptr ? ours().send_now(file.socket, data, flags)
@@ -152,7 +152,7 @@ int64_t receive_waiting(File& file, int flags, Attempt attempt) {
   Runtime& runtime = Runtime::get();
   file.unserved_since = 0;
   runtime.start_receiving(file);
-  return runtime.block(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) -> int64_t {
+  return runtime.block_on(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) -> int64_t {
     if (file.in_stack() && !file.receives) runtime.start_receiving(file);  // meanwhile
     const int64_t got = attempt(kernel);
     const bool another_asked = got >= 0 && !file.origins.empty() && runtime.proxies().is_waited_for(file);
@@ -166,7 +166,7 @@ int64_t receive_stream(File& file, MutableBytes room, int flags) {
   Runtime& runtime = Runtime::get();
   const bool may_wait = waits(file, flags), all = (flags & MSG_WAITALL) != 0 && (flags & MSG_PEEK) == 0 && may_wait;
   size_t received = 0;
-  const int64_t result = runtime.block(file, POLLIN, may_wait, file.receive_within, [&](bool) -> int64_t {
+  const int64_t result = runtime.block_on(file, POLLIN, may_wait, file.receive_within, [&](bool) -> int64_t {
     if (!file.in_stack()) return Runtime::gone(file, false);
     if (few_are_no_use(file, room.size()) && (runtime.events(file) & EPOLLIN) == 0) runtime.poll();
     if (few_are_no_use(file, room.size()) && may_wait && (runtime.events(file) & (EPOLLIN | EPOLLERR)) == 0) return -EAGAIN;

@@ -179,20 +179,19 @@ int poll_all(Waiting& waiting, Patience& patience, const sigset_t* mask) {
   if (patience.most == 0) return nothing();
   patience.since = began;
   const Nanoseconds until = patience.most == kForever ? kForever : began + patience.most;
-  while (true) {
-    Runtime::Woken woken;
-    {
-      const Waiting::Told told(waiting, who);
-      woken = runtime.wait(who, waiting.kernel(), runtime.next_try(waiting.waits_back(), until), mask);
-    }
+  auto woken = Runtime::Woken::something;
+  const auto sleep = [&](Nanoseconds limit) {
+    const Waiting::Told told(waiting, who);
+    return woken = runtime.wait(who, waiting.kernel(), runtime.next_try(waiting.waits_back(), limit), mask);
+  };
+  const auto found = static_cast<int>(runtime.block(until, false, sleep, [&] {
     waiting.adopt();
     ready = waiting.look(false);
-    if (ready != 0) return ready;
-    if (woken == Runtime::Woken::interrupted) return -EINTR;
-    if (runtime.now() < until) continue;
-    if (woken != Runtime::Woken::timed_out) ready = waiting.look(true);
-    return ready != 0 ? ready : nothing();
-  }
+    return ready != 0 ? ready : -EAGAIN;
+  }));
+  if (found != -EAGAIN) return found;
+  if (woken != Runtime::Woken::timed_out) ready = waiting.look(true);
+  return ready != 0 ? ready : nothing();
 }
 
 int poll_with(pollfd* all, nfds_t count, Patience& patience, const sigset_t* mask) {
