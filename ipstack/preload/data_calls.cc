@@ -27,6 +27,16 @@ bool asks_for_nothing(const msghdr& message) noexcept {
   return std::all_of(message.msg_iov, message.msg_iov + message.msg_iovlen, [](const iovec& each) { return each.iov_len == 0; });
 }
 
+int64_t receive_pieces(File& file, const iovec* pieces, int count, int flags) {
+  if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
+  msghdr message = message_of(pieces, count);
+  return asks_for_nothing(message) ? 0 : receive_message(file, message, flags);
+}
+int64_t send_pieces(File& file, const iovec* pieces, int count, int flags) {
+  if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
+  return send_message(file, message_of(pieces, count), flags);
+}
+
 template <typename Kernel>
 auto at_kernel(Kernel kernel) {
   const AtKernel noted;
@@ -88,20 +98,10 @@ UNET_PRELOAD ssize_t read(int fd, void* data, size_t length) {
 
 UNET_PRELOAD ssize_t readv(int fd, const iovec* pieces, int count) {
   return choose_to_receive(
-      fd, 0,
-      [&](File& file) -> int64_t {
-        if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
-        msghdr message = message_of(pieces, count);
-        return asks_for_nothing(message) ? 0 : receive_message(file, message, 0);
-      },
-      [&] { return real().readv(fd, pieces, count); });
+      fd, 0, [&](File& file) { return receive_pieces(file, pieces, count, 0); }, [&] { return real().readv(fd, pieces, count); });
 }
 
-UNET_PRELOAD ssize_t recv(int fd, void* data, size_t length, int flags) {
-  return choose_to_receive(
-      fd, flags, [&](File& file) { return receive_bytes(file, data, length, flags); },
-      [&] { return real().recv(fd, data, length, flags); });
-}
+UNET_PRELOAD ssize_t recv(int fd, void* data, size_t length, int flags) { return recvfrom(fd, data, length, flags, nullptr, nullptr); }
 
 UNET_PRELOAD ssize_t recvfrom(int fd, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
   return choose_to_receive(
@@ -161,19 +161,10 @@ UNET_PRELOAD int eventfd_write(int fd, eventfd_t value) { return write(fd, &valu
 
 UNET_PRELOAD ssize_t writev(int fd, const iovec* pieces, int count) {
   return choose(
-      fd,
-      [&](File& file) -> int64_t {
-        if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
-        msghdr message = message_of(pieces, count);
-        return send_message(file, message, 0);
-      },
-      [&] { return real().writev(fd, pieces, count); });
+      fd, [&](File& file) { return send_pieces(file, pieces, count, 0); }, [&] { return real().writev(fd, pieces, count); });
 }
 
-UNET_PRELOAD ssize_t send(int fd, const void* data, size_t length, int flags) {
-  return choose(
-      fd, [&](File& file) { return send_bytes(file, data, length, flags); }, [&] { return real().send(fd, data, length, flags); });
-}
+UNET_PRELOAD ssize_t send(int fd, const void* data, size_t length, int flags) { return sendto(fd, data, length, flags, nullptr, 0); }
 
 UNET_PRELOAD ssize_t sendto(int fd, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
   if (const int wrong = route_sender(fd, flags, to, to_length); wrong < 0) return answer(wrong);
@@ -229,27 +220,16 @@ UNET_PRELOAD ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t 
   const auto kernel = [&] { return real().preadv64v2(fd, pieces, count, at, flags); };
   if (file_of(fd) == nullptr) return kernel();
   if (const int64_t why = refused_at(at, flags); why != 0) return answer(why);
-  return choose_to_receive(
-      fd, (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0,
-      [&](File& file) -> int64_t {
-        if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
-        msghdr message = message_of(pieces, count);
-        return asks_for_nothing(message) ? 0 : receive_message(file, message, (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0);
-      },
-      kernel);
+  const int how = (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
+  return choose_to_receive(fd, how, [&](File& file) { return receive_pieces(file, pieces, count, how); }, kernel);
 }
 
 UNET_PRELOAD ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t at, int flags) {
   const auto kernel = [&] { return real().pwritev64v2(fd, pieces, count, at, flags); };
   if (file_of(fd) == nullptr) return at_kernel(kernel);
   if (const int64_t why = refused_at(at, flags); why != 0) return answer(why);
-  return choose(
-      fd,
-      [&](File& file) -> int64_t {
-        if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
-        return send_message(file, message_of(pieces, count), (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0);
-      },
-      kernel);
+  const int how = (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
+  return choose(fd, [&](File& file) { return send_pieces(file, pieces, count, how); }, kernel);
 }
 
 UNET_PRELOAD ssize_t preadv2(int fd, const iovec* pieces, int count, off_t at, int flags) {
