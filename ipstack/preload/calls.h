@@ -42,22 +42,18 @@ struct AtKernel {
   AtKernel& operator=(const AtKernel&) = delete;
 };
 
-// `call` on a file, which is there until it ends, though another thread may close it meanwhile.
-template <typename Call>
-auto holding(File& file, Call call) {
-  const Hold hold(file);
-  return call(file);
-}
-
 // A call of the program's on a descriptor: ours(File&) under the lock if that is a socket of ours, else kernel(). `ours` answers -errno, or
-// kAskKernel. `kWaits`: the call may wait, so it is a cancellation point, and the file stays while it gives the lock away.
+// kAskKernel. `kWaits`: the call may wait, so it is a cancellation point.
 template <bool kWaits = false, typename Ours, typename Kernel>
 auto call_on(int fd, Ours ours, Kernel kernel) -> decltype(kernel()) {
   if (file_of(fd) != nullptr) {
     if constexpr (kWaits) ::pthread_testcancel();
     const Runtime::Guard guard;
     if (File* const file = Runtime::get().file(fd)) {
-      const int64_t result = kWaits ? holding(*file, ours) : ours(*file);
+      const int64_t result = [&]() -> int64_t {
+        const Hold hold(*file);  // another thread may close it meanwhile
+        return ours(*file);
+      }();
       if (result != kAskKernel) return static_cast<decltype(kernel())>(answer(result));
     }
   }

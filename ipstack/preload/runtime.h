@@ -153,10 +153,9 @@ class Runtime {
   // return without a reason. timed_out: the kernel has just been asked, and had nothing. `spin_asks` false: only the sleep asks `kernel`,
   // as each check of a spinning thread would be a system call.
   Woken wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask = nullptr, bool spin_asks = true);
-  // Runs the handlers of signals that came while this thread was in the library. True: there were some. The caller holds its file.
-  bool let_handlers_run();
-  // Whether a signal that `mask` lets through has come and been handled.
-  bool is_interrupted(Sleeper& who, const sigset_t& mask);
+  // Runs the handlers of signals that came while this thread was in the library, and that `mask` lets through. True: there were some. The
+  // caller holds its file.
+  bool let_handlers_run(const sigset_t* mask = nullptr);
   // The one loop in which calls wait. `sleep(until)` waits once. Then `attempt()` looks: -EAGAIN while there is nothing. `restarts`: a
   // handler with SA_RESTART does not end the call. Returns -EINTR where the kernel does, and -EAGAIN at the end of the time.
   template <typename Sleep, typename Attempt>

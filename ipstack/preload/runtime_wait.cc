@@ -194,15 +194,9 @@ Runtime::Woken Runtime::sleep(Sleeper& who, std::span<pollfd> kernel, Nanosecond
   return ready == 0 && began < end && end == until && now() >= until ? Woken::timed_out : Woken::something;
 }
 
-bool Runtime::let_handlers_run() {
+bool Runtime::let_handlers_run(const sigset_t* mask) {
   const Asleep asleep(*this, this_thread());
-  return this_call.handled;
-}
-
-// As ppoll() and pselect() say it at the end of their time.
-bool Runtime::is_interrupted(Sleeper& who, const sigset_t& mask) {
-  const Asleep asleep(*this, who);
-  return this_call.handled || poll_for({}, 0, &mask) == -EINTR;
+  return this_call.handled || (mask != nullptr && poll_for({}, 0, mask) == -EINTR);
 }
 
 // ---- the helper

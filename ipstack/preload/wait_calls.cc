@@ -175,7 +175,7 @@ int poll_all(Waiting& waiting, Patience& patience, const sigset_t* mask) {
   if (ready != 0) return ready;
   Sleeper& who = Runtime::this_thread();
   // A call without time reports a signal that the mask lets through, too.
-  const auto nothing = [&] { return mask != nullptr && runtime.is_interrupted(who, *mask) ? -EINTR : 0; };
+  const auto nothing = [&] { return mask != nullptr && runtime.let_handlers_run(mask) ? -EINTR : 0; };
   if (patience.most == 0) return nothing();
   patience.since = began;
   const Nanoseconds until = patience.most == kForever ? kForever : began + patience.most;
