@@ -14,35 +14,18 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
-#include "ipstack/sockets/endpoint_network.h"
-#include "ipstack/sockets/stack.h"
+#include "ipstack/sockets/endpoint_stack.h"
 
 namespace unet::sockets {
 
-struct SocketsOptions {
-  EndpointNetworkOptions network{};
-  StackOptions stack{};
-  Nanoseconds linger = 5 * kSecond;  // how long the destructor waits for connections to end
-  Clock clock{};                     // a caller that also runs the stack itself gives its own: time may not go back
-};
-
-class Sockets {
+class Sockets : public EndpointStack {
  public:
+  using EndpointStack::EndpointStack;
   // Errors: those of EndpointNetwork::open().
   static Result<std::unique_ptr<Sockets>> open(Context& context, const SocketsOptions& options = {});
-  // Closes what is open, and waits for the ends of its streams.
-  ~Sockets();
-  // In a child after fork(): says and ends nothing, as all of it is the parent's; unmaps and closes what it can.
-  static void leave(std::unique_ptr<Sockets> sockets);
-  // When the network interface is gone: the ends of streams cannot be sent.
-  static void forget(std::unique_ptr<Sockets> sockets);
-  Sockets(const Sockets&) = delete;
-  Sockets& operator=(const Sockets&) = delete;
 
   // SOCK_STREAM and SOCK_DGRAM of AF_INET and AF_INET6, with SOCK_NONBLOCK.
   int socket(int domain, int type, int protocol);
@@ -55,14 +38,10 @@ class Sockets {
   ssize_t send(int s, const void* data, size_t length, int flags);
   ssize_t recv(int s, void* data, size_t length, int flags);
   ssize_t sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length);
-  ssize_t recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length, Stack::Received* what = nullptr);
-  // Sends a datagram as sendmsg() with ancillary data. recvfrom() returns what recvmsg() tells there in `what`.
-  ssize_t sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length, Stack::Sending how);
+  ssize_t recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length);
   int shutdown(int s, int how);
   // With SO_LINGER it waits for so long, also if it is non-blocking, as Linux's does.
   int close(int s);
-  // close() without the wait, for a caller that has waited.
-  int drop(int s);
   int getsockname(int s, sockaddr* address, socklen_t* length);
   int getpeername(int s, sockaddr* address, socklen_t* length);
   int setsockopt(int s, int level, int name, const void* value, socklen_t length);
@@ -71,59 +50,29 @@ class Sockets {
   // As poll(2), of sockets of this object alone.
   int poll(pollfd* sockets, nfds_t count, int timeout_ms);
 
-  Stack& stack() noexcept { return *stack_; }
-  EndpointNetwork& network() noexcept { return *network_; }
-  // Waits for the ends of the streams that are closed, `within` at most. False: a peer has not acknowledged all that was sent.
-  bool await_ends(Nanoseconds within);
-  // Takes in what has come, at most so many messages of local peers, and runs timers. Returns about how many messages; 0: none.
-  uint32_t poll_network(uint32_t local_peers = EndpointNetwork::kPollMost);
-  // How many messages of local peers poll_network() should take in for a program that finds something without it: a few more than the
-  // datagrams that it has read since the poll before. A full queue would drop more; the sender may as well wait. `late`: the last poll was
-  // long ago.
-  uint32_t due_intake(bool late) noexcept;
-  // The caller has run the stack itself.
-  void set_run_time(Nanoseconds at) noexcept { ran_at_ = at; }
-
  private:
-  std::optional<int> set_group(int s, int level, int name, const void* value, socklen_t length);
-  struct Within {
+  // How long calls on a socket wait.
+  struct Patience {
+    bool none = false;                  // it is non-blocking
     Nanoseconds receive = 0, send = 0;  // SO_RCVTIMEO, SO_SNDTIMEO; 0: for ever
   };
 
-  Sockets(std::unique_ptr<EndpointNetwork> network, const SocketsOptions& options);
-
   template <typename Try>
-  int64_t block(bool waits, Nanoseconds within, Try attempt);
-  bool is_own(const ip::IpAddress& address) const noexcept;
-  bool is_link(uint32_t number) const noexcept;
-  bool is_refused_as_urgent(int s, int flags) const noexcept;
-  ssize_t connect_with(int s, Bytes data, int flags, const Address& to);
-  ssize_t end_zero_copy(int s, ssize_t sent, int flags);
-  bool wait(Nanoseconds until);
-  void begin(int s, bool nonblocking);
-  bool is_nonblocking(int s) const noexcept { return static_cast<size_t>(s) < nonblocking_.size() && nonblocking_[static_cast<size_t>(s)]; }
-  Within within(int s) const noexcept;
-  bool is_known(int s) const noexcept;
+  int64_t block(bool waits, Nanoseconds within, Try once);
+  int64_t send_all(int s, Bytes data, int flags);
+  int64_t send_to(int s, Bytes data, int flags, const sockaddr* to, socklen_t to_length);
+  int64_t connect_with(int s, Bytes data, int flags, const Address& to);
+  ssize_t answer_sent(int s, int64_t sent, int flags);
+  int64_t receive_stream(int s, MutableBytes room, int flags);
+  int set_timeout(int s, int name, const void* value, socklen_t length);
+  Patience& patience(int s);
+  Patience patience_of(int s) const noexcept {
+    return static_cast<size_t>(s) < patience_.size() ? patience_[static_cast<size_t>(s)] : Patience{};
+  }
+  bool waits(int s, int flags) const noexcept { return (flags & MSG_DONTWAIT) == 0 && !patience_of(s).none; }
+  bool is_known(int s) const noexcept { return stack().is_open(s); }
 
-  const SocketsOptions options_;
-  const Clock& clock_ = options_.clock;
-  std::unique_ptr<EndpointNetwork> network_;
-  std::unique_ptr<Stack> stack_;
-  std::vector<bool> nonblocking_;   // by socket
-  std::map<int, Within> within_;    // of the few that have any
-  Nanoseconds ran_at_ = 0;
-  uint64_t reads_seen_ = 0;         // of Datagrams::read(), by due_intake()
+  std::vector<Patience> patience_;  // by socket
 };
-
-// The peer has not acknowledged the stream's end: a caller waits for that as long as Stack::linger_time() says.
-inline bool is_ending(const Stack& stack, int s) noexcept {
-  const tcp::Connection* const it = stack.connection(s);
-  return it != nullptr && tcp::is_ending(it->state());
-}
-
-// As struct tcp_info of <linux/tcp.h>, as much of it as there is room for: how many bytes.
-socklen_t write_tcp_info(const tcp::Info& info, bool ipv6, void* into, socklen_t length) noexcept;
-// Likewise TCP_CC_INFO, which Linux has of BBR and not of the others.
-socklen_t write_congestion_info(const tcp::Info& info, void* into, socklen_t length) noexcept;
 
 }  // namespace unet::sockets

@@ -169,7 +169,7 @@ void Forks::go_on_as_child(Runtime& runtime) {
   runtime.given_up_.clear();
   runtime.ni_.forget_reserve();
   forget_proxies(runtime);
-  if (runtime.sockets_ != nullptr) leave_stack(runtime, parent);
+  if (runtime.endpoint_stack_ != nullptr) leave_stack(runtime, parent);
   runtime.poller_.leave_helper();  // whether there is a stack or the network interface is away
   runtime.protect();
   for (int fd = 0; fd < runtime.table_.end(); ++fd) {
@@ -199,9 +199,9 @@ void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& 
     const File::Pair names = names_of(*file);
     left.local = names.local;
     left.remote = names.remote;
-    left.group = runtime.sockets_->stack().group_of(file->socket);
-    left.claimed = runtime.sockets_->stack().moves().claimed_at(file->socket);
-    if (left.connected) left.options = runtime.sockets_->stack().moves().options(file->socket);
+    left.group = runtime.stack().group_of(file->socket);
+    left.claimed = runtime.stack().moves().claimed_at(file->socket);
+    if (left.connected) left.options = runtime.stack().moves().options(file->socket);
     file->inherited = left;
     const int socket = std::exchange(file->socket, -1);
     for (File::Origin& each : file->origins) each.part = File::Part::rest;  // the owner said that of the parent's claim
@@ -209,7 +209,7 @@ void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& 
   }
   runtime.by_socket_.clear();
   runtime.poller_.detach();
-  sockets::Sockets::leave(std::move(runtime.sockets_));
+  sockets::EndpointStack::leave(std::move(runtime.endpoint_stack_));
   runtime.ni_.close();
 }
 
@@ -226,7 +226,7 @@ bool Forks::join(File& file) {
   const File::Inherited& left = *file.inherited;
   Runtime& runtime = Runtime::get();
   if (open_in_stack(file) < 0) return false;
-  sockets::Stack& stack = runtime.sockets().stack();
+  sockets::Stack& stack = runtime.stack();
   const bool bound = left.local.port == 0 || left.group == 0 || stack.bind_shared(file.socket, left.local, left.group) == 0;
   if (!bound || (left.listens && stack.listen(file.socket, left.backlog) != 0)) {
     runtime.close_socket(file);
@@ -368,7 +368,7 @@ void take_end_of(pid_t child, bool was_pending) noexcept {
 }  // namespace
 
 bool Forks::may_leave_orphan(const Runtime& runtime) noexcept {
-  return runtime.is_open() && !runtime.sockets_->network().endpoint().is_embedded();
+  return runtime.is_open() && !runtime.endpoint_stack_->network().endpoint().is_embedded();
 }
 
 bool Forks::carries_for_others(Runtime& runtime) {
@@ -378,7 +378,7 @@ bool Forks::carries_for_others(Runtime& runtime) {
 
 // The streams that make the stack busy at exec() end there, or stay open for the new program. Either needs a stack.
 bool Forks::needs_orphan(Runtime& runtime) {
-  return may_leave_orphan(runtime) && (carries_for_others(runtime) || !runtime.sockets().stack().idle());
+  return may_leave_orphan(runtime) && (carries_for_others(runtime) || !runtime.stack().idle());
 }
 
 void Forks::close_own(Runtime& runtime) {
@@ -392,7 +392,7 @@ void Forks::close_own(Runtime& runtime) {
   for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {  // what calls of other threads still hold
     if (runtime.by_socket_[i] != nullptr) runtime.close_socket(*runtime.by_socket_[i]);
   }
-  static_cast<void>(runtime.sockets().await_ends(kEndsWithin));
+  static_cast<void>(runtime.endpoint_stack().await_ends(kEndsWithin));
 }
 
 // The orphan is a child's child, which the next program does not know. It is as the parent of a fork, and this process as the child. The
@@ -424,7 +424,7 @@ bool Forks::leave_orphan(bool goes_on) {
   const bool left = between > 0 && real().read(told[0], &byte, 1) == 1;
   if (between > 0) take_end_of(between, was_pending);
   real().close(told[0]);
-  if (left) runtime.sockets().network().endpoint().connection().pass_to(0);
+  if (left) runtime.endpoint_stack().network().endpoint().connection().pass_to(0);
   if (goes_on && left) go_on_as_child(runtime);
   else if (goes_on && orphan_is_needed) go_on_as_parent(runtime);
   else if (!left) runtime.unlock();
@@ -451,7 +451,7 @@ void Forks::run_orphan(Runtime& runtime, int told) {
   ::prctl(PR_SET_NAME, "unet-sockets");
   runtime.process_ = ::getpid();
   LastThread::watch_first();
-  runtime.sockets().network().endpoint().connection().pass_to(runtime.process_);
+  runtime.endpoint_stack().network().endpoint().connection().pass_to(runtime.process_);
   real().write(told, "", 1);
   real().close(told);
   runtime.orphan_.begin(runtime.now() + Runtime::kOthersWithin);

@@ -43,7 +43,7 @@ void SocketProxies::add_proxy(File& file, int fd, bool used) {
   // A pair of sockets may have urgent data or not, by the kernel's version: in line nothing of it is lost.
   constexpr int kOn = 1;
   real().setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &kOn, sizeof kOn);
-  if (file.in_stack()) Runtime::get().sockets().setsockopt(file.socket, SOL_SOCKET, SO_OOBINLINE, &kOn, sizeof kOn);
+  if (file.in_stack()) Runtime::get().endpoint_stack().timed_stack().set_option(file.socket, sockets::Stack::Option::urgent_inline, kOn);
   proxies_.push_back({.fd = fd, .file = &file, .used = used});
 }
 
@@ -130,11 +130,11 @@ bool SocketProxies::has_hung() const noexcept {
 
 // From the connection into the pair. False: the other process is gone.
 bool SocketProxies::carry_out(SocketProxy& proxy) {
-  sockets::Sockets& sockets = Runtime::get().sockets();
+  sockets::EndpointStack& stack = Runtime::get().endpoint_stack();
   proxy.wants_out = false;
   if (!proxy.used && !proxy.file->fds.empty()) return true;
   for (int i = 0; i < kPieces && !proxy.ended_out; ++i) {
-    const int64_t there = result_of(sockets.recv(proxy.file->socket, piece(), kPiece, MSG_PEEK | MSG_DONTWAIT));
+    const int64_t there = stack.receive_now(proxy.file->socket, {piece(), kPiece}, MSG_PEEK | MSG_DONTWAIT);
     if (there == -EAGAIN) return true;
     if (there <= 0) {  // the end, or a reset, of which a pair can say no more
       proxy.ended_out = true;
@@ -142,36 +142,36 @@ bool SocketProxies::carry_out(SocketProxy& proxy) {
       if (there < 0) return false;
       break;
     }
-    const ssize_t went = real().send(proxy.fd, piece(), static_cast<size_t>(there), MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t went = Kernel::send(proxy.fd, piece(), static_cast<size_t>(there), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (went < 0) {
-      proxy.wants_out = errno == EAGAIN;
+      proxy.wants_out = went == -EAGAIN;
       proxy.ended_out = !proxy.wants_out;  // no process reads it; but what was written there before is carried
       return true;
     }
-    sockets.recv(proxy.file->socket, piece(), static_cast<size_t>(went), MSG_DONTWAIT);
+    stack.receive_now(proxy.file->socket, {piece(), static_cast<size_t>(went)}, MSG_DONTWAIT);
   }
   return true;
 }
 
 // The other way. False: the connection takes no more.
 bool SocketProxies::carry_in(SocketProxy& proxy) {
-  sockets::Sockets& sockets = Runtime::get().sockets();
+  sockets::EndpointStack& stack = Runtime::get().endpoint_stack();
   for (int i = 0; i < kPieces && !proxy.ended_in; ++i) {
     if ((Runtime::get().events(*proxy.file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return true;
     ssize_t there;
-    do there = real().recv(proxy.fd, piece(), kPiece, MSG_PEEK | MSG_DONTWAIT);
-    while (there < 0 && errno == ECONNRESET);  // it was closed with something unread, and says so once
-    if (there < 0) return errno == EAGAIN;
+    do there = Kernel::recv(proxy.fd, piece(), kPiece, MSG_PEEK | MSG_DONTWAIT);
+    while (there == -ECONNRESET);  // it was closed with something unread, and says so once
+    if (there < 0) return there == -EAGAIN;
     if (there == 0) {
       // Closed there, which is no end for this process if it still has it; but the channel is to be read first.
       if (!proxy.told_end && !proxy.file->fds.empty() && is_closed(proxy.fd)) return !std::exchange(proxy.seems_closed, true);
       proxy.ended_in = true;
-      sockets.shutdown(proxy.file->socket, SHUT_WR);
+      stack.shut_down(proxy.file->socket, SHUT_WR);
       return true;
     }
     proxy.used = true;
     if (proxy.hung_since != 0) proxy.hung_since = Runtime::get().now();
-    const int64_t went = result_of(sockets.send(proxy.file->socket, piece(), static_cast<size_t>(there), MSG_DONTWAIT | MSG_NOSIGNAL));
+    const int64_t went = stack.send_now(proxy.file->socket, {piece(), static_cast<size_t>(there)}, 0);
     if (went < 0) return went == -EAGAIN;
     real().recv(proxy.fd, piece(), static_cast<size_t>(went), MSG_DONTWAIT);
   }
