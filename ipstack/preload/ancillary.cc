@@ -65,7 +65,7 @@ class ControlWriter {
   const size_t whole_;
 };
 
-const std::vector<IpConfiguration::Address>& own_addresses() { return Runtime::get().sockets().network().configuration().addresses; }
+const std::vector<IpConfiguration::Address>& own_addresses() { return Runtime::get().endpoint_stack().network().configuration().addresses; }
 
 bool is_own(const ip::IpAddress& address) {
   const auto& all = own_addresses();
@@ -220,13 +220,13 @@ void tell_of_datagram(const File& file, const Stack::Received& what, msghdr& mes
 void tell_of_stream(const File& file, msghdr& message) {
   ControlWriter control(message);
   if (!file.tells.left || !file.in_stack()) return;
-  const auto left = static_cast<int>(Runtime::get().sockets().stack().queued(file.socket).receive);
+  const auto left = static_cast<int>(Runtime::get().stack().queued(file.socket).receive);
   const bool ended = (Runtime::get().events(file) & sockets::Events::kPeerShut) != 0;
   control.put(IPPROTO_TCP, TCP_CM_INQ, left + (ended ? 1 : 0));  // the end is to be read, too
 }
 
 int64_t receive_error(File& file, msghdr& message) {
-  const std::optional<sockets::QueuedError> error = Runtime::get().sockets().stack().take_queued_error(file.socket);
+  const std::optional<sockets::QueuedError> error = Runtime::get().stack().take_queued_error(file.socket);
   if (!error) return -EAGAIN;
   const Bytes left = scatter(error->payload, message);
   const bool six = file.domain == AF_INET6;

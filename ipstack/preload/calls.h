@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/epoll.h>
+#include <sys/time.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -23,16 +24,12 @@ inline EpollSet* epoll_of(int fd) noexcept {
   return Runtime::inside() ? nullptr : Runtime::get().table().as<EpollSet>(fd, Entry::Kind::epoll);
 }
 
-// Converts a result as calls return it: -1 and errno for -errno.
-inline int64_t answer(int64_t result) noexcept {
+// Inside of this library an error is -errno. It becomes -1 and errno here alone, when a function that the program calls returns.
+template <typename T>
+T answer(T result) noexcept {
   if (result >= 0) return result;
   errno = static_cast<int>(-result);
   return -1;
-}
-// Converts a call's result back: -errno for -1 and errno.
-template <typename T>
-T result_of(T returned) noexcept {
-  return returned < 0 ? static_cast<T>(-errno) : returned;
 }
 
 // While a call of the program's is the kernel's, which may make one of its descriptors ready.
@@ -45,11 +42,22 @@ struct AtKernel {
   AtKernel& operator=(const AtKernel&) = delete;
 };
 
-// `call` on a file, which is there until it ends, though another thread may close it meanwhile.
-template <typename Call>
-auto holding(File& file, Call call) {
-  const Hold hold(file);
-  return call(file);
+// A call of the program's on a descriptor: ours(File&) under the lock if that is a socket of ours, else kernel(). `ours` answers -errno, or
+// kAskKernel. `kWaits`: the call may wait, so it is a cancellation point.
+template <bool kWaits = false, typename Ours, typename Kernel>
+auto call_on(int fd, Ours ours, Kernel kernel) -> decltype(kernel()) {
+  if (file_of(fd) != nullptr) {
+    if constexpr (kWaits) ::pthread_testcancel();
+    const Runtime::Guard guard;
+    if (File* const file = Runtime::get().file(fd)) {
+      const int64_t result = [&]() -> int64_t {
+        const Hold hold(*file);  // another thread may close it meanwhile
+        return ours(*file);
+      }();
+      if (result != kAskKernel) return static_cast<decltype(kernel())>(answer(result));
+    }
+  }
+  return kernel();
 }
 
 // The program is about to change its user or root. Connects to the network interface while it has the right to.
@@ -59,6 +67,9 @@ void before_user_change() noexcept;
 inline bool is_valid(const timespec& time) noexcept { return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000; }
 inline Nanoseconds nanoseconds_of(const timespec& time) noexcept {
   return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);
+}
+inline Nanoseconds nanoseconds_of(const timeval& time) noexcept {
+  return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_usec) * kMicrosecond;
 }
 
 // A call has found none: O_ASYNC tells of it when there is some.

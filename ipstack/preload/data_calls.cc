@@ -27,6 +27,16 @@ bool asks_for_nothing(const msghdr& message) noexcept {
   return std::all_of(message.msg_iov, message.msg_iov + message.msg_iovlen, [](const iovec& each) { return each.iov_len == 0; });
 }
 
+int64_t receive_pieces(File& file, const iovec* pieces, int count, int flags) {
+  if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
+  msghdr message = message_of(pieces, count);
+  return asks_for_nothing(message) ? 0 : receive_message(file, message, flags);
+}
+int64_t send_pieces(File& file, const iovec* pieces, int count, int flags) {
+  if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
+  return send_message(file, message_of(pieces, count), flags);
+}
+
 template <typename Kernel>
 auto at_kernel(Kernel kernel) {
   const AtKernel noted;
@@ -37,17 +47,9 @@ auto at_kernel(Kernel kernel) {
 // else the kernel.
 template <typename MayBecome, typename Ours, typename Kernel>
 auto choose_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
-  if (file_of(fd) == nullptr) return at_kernel(kernel);
-  ::pthread_testcancel();
-  {
-    const Runtime::Guard guard;
-    File* const file = Runtime::get().file(fd);
-    if (file != nullptr && (file->in_stack() || file->lost || may_become(*file))) {
-      const int64_t result = holding(*file, ours);
-      if (result != kLeft) return static_cast<decltype(kernel())>(answer(result));
-    }
-  }
-  return at_kernel(kernel);
+  return call_on<true>(
+      fd, [&](File& file) { return file.in_stack() || file.lost || may_become(file) ? int64_t{ours(file)} : kAskKernel; },
+      [&] { return at_kernel(kernel); });
 }
 // For a call that sends. The kernel must not send while there is no network interface.
 template <typename Ours, typename Kernel>
@@ -70,10 +72,10 @@ int route_sender(int fd, int flags, const sockaddr* to, socklen_t length) {
   const Runtime::Guard guard;
   File* const file = Runtime::get().file(fd);
   unet::sockets::Address remote;
-  const bool places = file != nullptr && !file->in_stack() && (!file->is_stream() || (flags & MSG_FASTOPEN) != 0);
-  if (!places || read_address(*file, to, length, remote) != 0) return 0;
-  bool ours = false;
-  return route_for(*file, remote, ours);
+  const bool routes = file != nullptr && !file->in_stack() && (!file->is_stream() || (flags & MSG_FASTOPEN) != 0);
+  if (!routes || read_address(*file, to, length, remote) != 0) return 0;
+  const int result = route_for(*file, remote);
+  return result == kAskKernel ? 0 : result;
 }
 
 // sendmmsg() of messages of which some pass sockets.
@@ -96,20 +98,10 @@ UNET_PRELOAD ssize_t read(int fd, void* data, size_t length) {
 
 UNET_PRELOAD ssize_t readv(int fd, const iovec* pieces, int count) {
   return choose_to_receive(
-      fd, 0,
-      [&](File& file) -> int64_t {
-        if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
-        msghdr message = message_of(pieces, count);
-        return asks_for_nothing(message) ? 0 : receive_message(file, message, 0);
-      },
-      [&] { return real().readv(fd, pieces, count); });
+      fd, 0, [&](File& file) { return receive_pieces(file, pieces, count, 0); }, [&] { return real().readv(fd, pieces, count); });
 }
 
-UNET_PRELOAD ssize_t recv(int fd, void* data, size_t length, int flags) {
-  return choose_to_receive(
-      fd, flags, [&](File& file) { return receive_bytes(file, data, length, flags); },
-      [&] { return real().recv(fd, data, length, flags); });
-}
+UNET_PRELOAD ssize_t recv(int fd, void* data, size_t length, int flags) { return recvfrom(fd, data, length, flags, nullptr, nullptr); }
 
 UNET_PRELOAD ssize_t recvfrom(int fd, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
   return choose_to_receive(
@@ -169,19 +161,10 @@ UNET_PRELOAD int eventfd_write(int fd, eventfd_t value) { return write(fd, &valu
 
 UNET_PRELOAD ssize_t writev(int fd, const iovec* pieces, int count) {
   return choose(
-      fd,
-      [&](File& file) -> int64_t {
-        if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
-        msghdr message = message_of(pieces, count);
-        return send_message(file, message, 0);
-      },
-      [&] { return real().writev(fd, pieces, count); });
+      fd, [&](File& file) { return send_pieces(file, pieces, count, 0); }, [&] { return real().writev(fd, pieces, count); });
 }
 
-UNET_PRELOAD ssize_t send(int fd, const void* data, size_t length, int flags) {
-  return choose(
-      fd, [&](File& file) { return send_bytes(file, data, length, flags); }, [&] { return real().send(fd, data, length, flags); });
-}
+UNET_PRELOAD ssize_t send(int fd, const void* data, size_t length, int flags) { return sendto(fd, data, length, flags, nullptr, 0); }
 
 UNET_PRELOAD ssize_t sendto(int fd, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
   if (const int wrong = route_sender(fd, flags, to, to_length); wrong < 0) return answer(wrong);
@@ -196,7 +179,7 @@ UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   return choose(
       fd, [&](File& file) { return is_nowhere(message) ? -EFAULT : send_message(file, *message, flags); },
       [&] {
-        if (!is_nowhere(message) && passes_sockets(*message)) return pass_sockets(fd, *message, flags);
+        if (!is_nowhere(message) && passes_sockets(*message)) return answer(pass_sockets(fd, *message, flags));
         return real().sendmsg(fd, message, flags);
       });
 }
@@ -204,7 +187,7 @@ UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
   if (count != 0 && !is_nowhere(messages)) {
     const auto* const to = static_cast<const sockaddr*>(messages[0].msg_hdr.msg_name);
-    if (const int wrong = route_sender(fd, flags, to, name_length(messages[0].msg_hdr)); wrong < 0) return static_cast<int>(answer(wrong));
+    if (const int wrong = route_sender(fd, flags, to, name_length(messages[0].msg_hdr)); wrong < 0) return answer(wrong);
   }
   return choose(
       fd,
@@ -236,28 +219,17 @@ static int64_t refused_at(off64_t at, int flags) noexcept {
 UNET_PRELOAD ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t at, int flags) {
   const auto kernel = [&] { return real().preadv64v2(fd, pieces, count, at, flags); };
   if (file_of(fd) == nullptr) return kernel();
-  if (const int64_t why = refused_at(at, flags); why != 0) return static_cast<ssize_t>(answer(why));
-  return choose_to_receive(
-      fd, (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0,
-      [&](File& file) -> int64_t {
-        if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
-        msghdr message = message_of(pieces, count);
-        return asks_for_nothing(message) ? 0 : receive_message(file, message, (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0);
-      },
-      kernel);
+  if (const int64_t why = refused_at(at, flags); why != 0) return answer(why);
+  const int how = (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
+  return choose_to_receive(fd, how, [&](File& file) { return receive_pieces(file, pieces, count, how); }, kernel);
 }
 
 UNET_PRELOAD ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t at, int flags) {
   const auto kernel = [&] { return real().pwritev64v2(fd, pieces, count, at, flags); };
   if (file_of(fd) == nullptr) return at_kernel(kernel);
-  if (const int64_t why = refused_at(at, flags); why != 0) return static_cast<ssize_t>(answer(why));
-  return choose(
-      fd,
-      [&](File& file) -> int64_t {
-        if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
-        return send_message(file, message_of(pieces, count), (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0);
-      },
-      kernel);
+  if (const int64_t why = refused_at(at, flags); why != 0) return answer(why);
+  const int how = (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
+  return choose(fd, [&](File& file) { return send_pieces(file, pieces, count, how); }, kernel);
 }
 
 UNET_PRELOAD ssize_t preadv2(int fd, const iovec* pieces, int count, off_t at, int flags) {

@@ -25,8 +25,7 @@ int close_known(int fd) {
   const Runtime::Guard guard;
   Runtime& runtime = Runtime::get();
   Entry* const entry = take_out(fd);
-  const int result = real().close(fd);
-  const int error = errno;
+  const int result = Kernel::close(fd);
   if (entry != nullptr && entry->kind == Entry::Kind::socket && entry->holds == 0) {
     const Hold hold(*entry);  // which lets go of it
     EpollSet::forget(*entry);
@@ -34,8 +33,7 @@ int close_known(int fd) {
   } else if (entry != nullptr) {
     runtime.let_go(*entry);
   }
-  errno = error;
-  return result;
+  return answer(result);
 }
 
 // `made` is one more of `fd`.
@@ -97,18 +95,18 @@ std::optional<int> control_in_stack(int fd, unsigned long request, void* argumen
   if (!file->in_stack() || (request != FIONREAD && request != SIOCOUTQ && !mark && !unsent)) return std::nullopt;
   runtime.poll();
   if (mark) {
-    *static_cast<int*>(argument) = runtime.sockets().stack().is_at_urgent(file->socket);
+    *static_cast<int*>(argument) = runtime.stack().is_at_urgent(file->socket);
     return 0;
   }
-  if (file->listens) return static_cast<int>(answer(-EINVAL));
+  if (file->listens) return answer(-EINVAL);
   if (unsent) {
-    const auto* const connection = runtime.sockets().stack().connection(file->socket);
+    const auto* const connection = runtime.stack().connection(file->socket);
     *static_cast<int*>(argument) = connection != nullptr ? static_cast<int>(connection->unsent()) : 0;
     return 0;
   }
-  const auto told = runtime.sockets().stack().queued(file->socket);
+  const auto told = runtime.stack().queued(file->socket);
   if (request == FIONREAD && told.receive == 0 && file->kernel) return std::nullopt;  // the next datagram may be the kernel's
-  const uint32_t readable = std::min(told.receive, runtime.sockets().stack().to_urgent(file->socket));
+  const uint32_t readable = std::min(told.receive, runtime.stack().to_urgent(file->socket));
   *static_cast<int*>(argument) = static_cast<int>(request == FIONREAD ? readable : told.send);
   return 0;
 }
@@ -141,7 +139,7 @@ UNET_PRELOAD int close(int fd) {
   const AtKernel noted;
   if (is_known(fd)) return close_known(fd);
   if (Runtime::inside()) note_own(fd, false);
-  else if (Runtime::get().is_own(fd)) return static_cast<int>(answer(-EBADF));
+  else if (Runtime::get().is_own(fd)) return answer(-EBADF);
   return real().close(fd);
 }
 
@@ -167,13 +165,13 @@ UNET_PRELOAD int dup(int fd) noexcept {
 
 UNET_PRELOAD int dup2(int fd, int to) noexcept {
   const AtKernel noted;
-  if (fd != to && is_taken(to)) return static_cast<int>(answer(-EBUSY));
+  if (fd != to && is_taken(to)) return answer(-EBUSY);
   return doubled_at(fd, to, [&] { return real().dup2(fd, to); });
 }
 
 UNET_PRELOAD int dup3(int fd, int to, int flags) noexcept {
   const AtKernel noted;
-  if (fd != to && is_taken(to)) return static_cast<int>(answer(-EBUSY));
+  if (fd != to && is_taken(to)) return answer(-EBUSY);
   return doubled_at(fd, to, [&] { return real().dup3(fd, to, flags); });
 }
 

@@ -19,7 +19,7 @@ template <typename Make>
 int made(Make make) {
   if (Runtime::inside()) return make();
   const Runtime::Guard guard;
-  if (!has_memory()) return static_cast<int>(answer(-ENOMEM));
+  if (!has_memory()) return answer(-ENOMEM);
   const int fd = make();
   if (fd >= 0) Runtime::get().table().put(fd, *new EpollSet);
   return fd;
@@ -34,22 +34,22 @@ uint32_t events_for_waiter(Entry& entry) {
 // A descriptor of the kernel's, or a socket that is undecided or both's.
 int control_kernel(EpollSet& set, int epoll, int operation, int fd, epoll_event* event) {
   const AtKernel noted;
-  const int result = real().epoll_ctl(epoll, operation, fd, event);
+  const int result = Kernel::epoll_ctl(epoll, operation, fd, event);
   if (result == 0 && operation == EPOLL_CTL_ADD) set.note_kernel_member();
   if (result == 0 && operation == EPOLL_CTL_DEL) --set.kernel_members;
   return result;
 }
 
 int control(EpollSet& set, int operation, Entry& entry, int fd, const epoll_event* event) {
-  if (operation != EPOLL_CTL_DEL && is_nowhere(event)) return EFAULT;
-  if (operation == EPOLL_CTL_ADD && !has_memory()) return ENOMEM;
+  if (operation != EPOLL_CTL_DEL && is_nowhere(event)) return -EFAULT;
+  if (operation == EPOLL_CTL_ADD && !has_memory()) return -ENOMEM;
   constexpr uint32_t kBesideExclusive = EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
-  if (operation == EPOLL_CTL_ADD && (event->events & EPOLLEXCLUSIVE) != 0 && (event->events & ~kBesideExclusive) != 0) return EINVAL;
+  if (operation == EPOLL_CTL_ADD && (event->events & EPOLLEXCLUSIVE) != 0 && (event->events & ~kBesideExclusive) != 0) return -EINVAL;
   switch (operation) {
     case EPOLL_CTL_ADD: return set.add(entry, fd, *event);
     case EPOLL_CTL_MOD: return set.modify(entry, fd, *event);
     case EPOLL_CTL_DEL: return set.remove(entry, fd);
-    default: return EINVAL;
+    default: return -EINVAL;
   }
 }
 
@@ -61,11 +61,11 @@ int tell_kernel(const Registration& inner, int epoll, uint32_t events) {
 
 // The kernel judges it first, as sets may not be in one another: what it adds is known to ours then.
 int control_set(EpollSet& set, int epoll, int operation, EpollSet& inner, int fd, epoll_event* event) {
-  if (operation == EPOLL_CTL_ADD && !has_memory()) return ENOMEM;
-  if (control_kernel(set, epoll, operation, fd, event) != 0) return errno;
-  const int error = control(set, operation, inner, fd, event);
-  if (error == 0 && operation != EPOLL_CTL_DEL) tell_kernel(*set.find(inner, fd), epoll, event->events);
-  return error;
+  if (operation == EPOLL_CTL_ADD && !has_memory()) return -ENOMEM;
+  int result = control_kernel(set, epoll, operation, fd, event);
+  if (result == 0) result = control(set, operation, inner, fd, event);
+  if (result == 0 && operation != EPOLL_CTL_DEL) tell_kernel(*set.find(inner, fd), epoll, event->events);
+  return result;
 }
 
 // Marks a one-shot registration as spent, so that neither part reports it again.
@@ -133,21 +133,25 @@ int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanosecond
   const Nanoseconds until = timeout == kForever ? kForever : began + timeout;
   Sleeper& who = Runtime::this_thread();
   const Hold hold(set);
-  while (true) {
+  bool asks_kernel = false;
+  const auto sleep = [&](Nanoseconds limit) {
     pollfd kernel{.fd = epoll, .events = POLLIN, .revents = 0};
     EpollSet::Waiter waiter(set, who);
     const bool recalls = set.is_recalling();  // then the kernel's set is always readable
     const std::span<pollfd> theirs(&kernel, recalls ? size_t{0} : size_t{1});
-    const Nanoseconds limit = recalls ? std::min(until, runtime.now() + unet::kMillisecond) : until;
+    if (recalls) limit = std::min(limit, runtime.now() + unet::kMillisecond);
     const Runtime::Woken woken = runtime.wait(who, theirs, runtime.next_try(set.inherited, limit), mask, set.kernel_members > 0);
     waiter.take();
-    if (set.inherited) adopt_files(set);
     if (kernel.revents != 0) set.kernel_pace.expect();
-    ready = collect(set, epoll, events, most, runtime.now(), recalls || woken != Runtime::Woken::timed_out || kernel.revents != 0);
-    if (ready != 0) return ready;
-    if (woken == Runtime::Woken::interrupted) return -EINTR;
-    if (runtime.now() >= until) return 0;
-  }
+    asks_kernel = recalls || woken != Runtime::Woken::timed_out || kernel.revents != 0;
+    return woken;
+  };
+  const auto found = static_cast<int>(runtime.block(until, false, sleep, [&] {
+    if (set.inherited) adopt_files(set);
+    ready = collect(set, epoll, events, most, runtime.now(), asks_kernel);
+    return ready != 0 ? ready : -EAGAIN;
+  }));
+  return found == -EAGAIN ? 0 : found;
 }
 
 int wait_in_kernel(int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
@@ -157,15 +161,12 @@ int wait_in_kernel(int epoll, epoll_event* events, int most, Nanoseconds timeout
 
 // This thread waits in the kernel no longer. `epoll` is the set's number now, as another thread may have closed the former one.
 void end_recalled_wait(std::shared_ptr<const KernelWaiters>& waiters, int& epoll) {
-  const int error = errno;
-  {
-    const Runtime::Guard guard;
-    EpollSet* const set = waiters->set;
-    waiters.reset();
-    if (set != nullptr) static_cast<void>(set->is_recalling());
-    if (set != nullptr && !set->fds.empty()) epoll = set->fds.front();
-  }
-  errno = error;
+  const ErrnoStays stays;
+  const Runtime::Guard guard;
+  EpollSet* const set = waiters->set;
+  waiters.reset();
+  if (set != nullptr) static_cast<void>(set->is_recalling());
+  if (set != nullptr && !set->fds.empty()) epoll = set->fds.front();
 }
 
 // With a set without members of ours this is one call of the kernel's.
@@ -180,9 +181,9 @@ int wait_with(int epoll, epoll_event* events, int most, Nanoseconds timeout, con
       auto* const set = Runtime::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);
       if (set != nullptr && set->inherited) adopt_files(*set);
       if (set != nullptr && (set->has_members() || set->is_recalling())) {
-        if (most <= 0 || most > kEventsMax) return static_cast<int>(answer(-EINVAL));
-        if (is_nowhere(events)) return static_cast<int>(answer(-EFAULT));
-        return static_cast<int>(answer(wait_for(*set, epoll, events, most, timeout, mask)));
+        if (most <= 0 || most > kEventsMax) return answer(-EINVAL);
+        if (is_nowhere(events)) return answer(-EFAULT);
+        return answer(wait_for(*set, epoll, events, most, timeout, mask));
       }
       if (set != nullptr) waiters = set->kernel_waiters();
     }
@@ -212,16 +213,14 @@ UNET_PRELOAD int epoll_ctl(int epoll, int operation, int fd, epoll_event* event)
   File* const file = Runtime::get().file(fd);
   if (file == nullptr) {
     auto* const inner = Runtime::get().table().as<EpollSet>(fd, Entry::Kind::epoll);
-    if (inner == nullptr) return control_kernel(*set, epoll, operation, fd, event);
-    return static_cast<int>(answer(-control_set(*set, epoll, operation, *inner, fd, event)));
+    return answer(inner == nullptr ? control_kernel(*set, epoll, operation, fd, event)
+                                   : control_set(*set, epoll, operation, *inner, fd, event));
   }
   // An undecided socket is in both sets, until its backend is chosen.
-  if (file->kernel) {
-    const int result = control_kernel(*set, epoll, operation, fd, event);
-    if (result != 0) return result;
-  }
+  const int wrong = file->kernel ? control_kernel(*set, epoll, operation, fd, event) : 0;
+  if (wrong < 0) return answer(wrong);
   Runtime::get().start_receiving(*file);
-  return static_cast<int>(answer(-control(*set, operation, *file, fd, event)));
+  return answer(control(*set, operation, *file, fd, event));
 }
 
 UNET_PRELOAD int epoll_wait(int epoll, epoll_event* events, int most, int timeout_ms) {
@@ -235,7 +234,7 @@ UNET_PRELOAD int epoll_pwait(int epoll, epoll_event* events, int most, int timeo
 
 UNET_PRELOAD int epoll_pwait2(int epoll, epoll_event* events, int most, const timespec* timeout, const sigset_t* mask) {
   if (epoll_of(epoll) == nullptr) return real().epoll_pwait2(epoll, events, most, timeout, mask);
-  if (timeout != nullptr && !is_valid(*timeout)) return static_cast<int>(answer(-EINVAL));
+  if (timeout != nullptr && !is_valid(*timeout)) return answer(-EINVAL);
   const Nanoseconds limit = timeout == nullptr ? kForever : nanoseconds_of(*timeout);
   return wait_with(epoll, events, most, limit, mask);
 }

@@ -39,7 +39,7 @@ Registration* EpollSet::find(const epoll_event& of_kernel) const noexcept {
 }
 
 int EpollSet::add(Entry& entry, int fd, const epoll_event& event) {
-  if (find(entry, fd) != nullptr) return EEXIST;
+  if (find(entry, fd) != nullptr) return -EEXIST;
   all_.push_back(std::make_unique<Registration>(Registration{.set = this, .entry = &entry, .fd = fd, .wanted = event}));
   entry.registrations.push_back(all_.back().get());
   sets_ += all_.back()->is_set();
@@ -50,8 +50,8 @@ int EpollSet::add(Entry& entry, int fd, const epoll_event& event) {
 
 int EpollSet::modify(Entry& entry, int fd, const epoll_event& event) {
   Registration* const registration = find(entry, fd);
-  if (registration == nullptr) return ENOENT;
-  if (((registration->wanted.events | event.events) & EPOLLEXCLUSIVE) != 0) return EINVAL;
+  if (registration == nullptr) return -ENOENT;
+  if (((registration->wanted.events | event.events) & EPOLLEXCLUSIVE) != 0) return -EINVAL;
   registration->wanted = event;
   registration->spent = false;
   notify(*registration);
@@ -60,7 +60,7 @@ int EpollSet::modify(Entry& entry, int fd, const epoll_event& event) {
 
 int EpollSet::remove(Entry& entry, int fd) {
   Registration* const registration = find(entry, fd);
-  if (registration == nullptr) return ENOENT;
+  if (registration == nullptr) return -ENOENT;
   drop(*registration);
   return 0;
 }

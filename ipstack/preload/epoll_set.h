@@ -46,7 +46,7 @@ class EpollSet : public Entry {
   EpollSet() : Entry(Kind::epoll) {}
   ~EpollSet() override;
 
-  // 0, or an errno, as epoll_ctl() has it.
+  // 0, or -errno, as epoll_ctl() has it.
   int add(Entry& entry, int fd, const epoll_event& event);
   int modify(Entry& entry, int fd, const epoll_event& event);
   int remove(Entry& entry, int fd);

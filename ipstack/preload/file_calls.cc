@@ -12,10 +12,8 @@ using namespace unet::preload;
 
 namespace {
 
-File* file_under_lock(int fd) noexcept { return Runtime::get().file(fd); }
-
 File* ours_under_lock(int fd) noexcept {
-  File* const file = file_under_lock(fd);
+  File* const file = Runtime::get().file(fd);
   return file != nullptr && file->in_stack() ? file : nullptr;
 }
 
@@ -24,21 +22,21 @@ bool is_pipe(int fd) noexcept {
   return ::fstat(fd, &is) == 0 && S_ISFIFO(is.st_mode);
 }
 
-// A disk may take its time, which others need not wait for.
+// A disk may take its time, which others need not wait for. How much, or -errno.
 ssize_t read_at(int in, std::byte* data, size_t length, off_t at) {
   const Runtime::Away away;
-  return ::pread(in, data, length, at);
+  return result_of(::pread(in, data, length, at));
 }
 
 // As sendfile() to a socket of ours: in pieces, each of which may wait. -errno.
 int64_t send_file(File& file, int in, off_t* offset, size_t count) {
   // Refuses wrong offsets and sources as the kernel does.
   if (offset != nullptr && *offset < 0) return -EINVAL;
-  if (file_under_lock(in) != nullptr) return -EINVAL;
+  if (Runtime::get().file(in) != nullptr) return -EINVAL;
   const Hold hold(file);
   const Piece piece;
-  off_t at = ::lseek(in, 0, SEEK_CUR);
-  if (at < 0) return errno == ESPIPE && offset == nullptr ? -EINVAL : -errno;  // what it has read of a pipe could not be put back
+  off_t at = result_of(::lseek(in, 0, SEEK_CUR));
+  if (at < 0) return at == -ESPIPE && offset == nullptr ? -EINVAL : at;  // what it has read of a pipe could not be put back
   if (offset != nullptr) at = *offset;
   struct stat is;
   const off_t end = file.is_stream() && ::fstat(in, &is) == 0 && S_ISREG(is.st_mode) ? is.st_size : 0;
@@ -47,7 +45,7 @@ int64_t send_file(File& file, int in, off_t* offset, size_t count) {
   while (sent < count) {
     const size_t wanted = std::min(count - sent, Piece::kSize);
     const ssize_t got = read_at(in, piece.data(), wanted, at);
-    if (got < 0 && sent == 0) return errno == EISDIR ? -EINVAL : -errno;
+    if (got < 0 && sent == 0) return got == -EISDIR ? -EINVAL : got;
     if (got <= 0) break;
     // The next piece follows at once, so the end of this one is no end of a message.
     const bool goes_on = got == static_cast<ssize_t>(wanted) && wanted < count - sent && at + got < end;
@@ -66,14 +64,11 @@ int64_t send_file(File& file, int in, off_t* offset, size_t count) {
 
 // Until a pipe can be read from, or written to. 0, or -errno.
 int64_t await_pipe(int fd, short events, bool waits) {
-  while (true) {
-    pollfd pipe{.fd = fd, .events = events, .revents = 0};
-    if (real().poll(&pipe, 1, 0) != 0) return 0;
-    if (!waits) return -EAGAIN;
-    const Runtime::Woken woken = Runtime::get().wait(Runtime::this_thread(), {&pipe, 1}, kForever);
-    if (woken == Runtime::Woken::interrupted && !signals_restart()) return -EINTR;
-    this_call.handled = false;  // it goes on
-  }
+  pollfd pipe{.fd = fd, .events = events, .revents = 0};
+  const auto ready = [&]() -> int64_t { return real().poll(&pipe, 1, 0) != 0 ? 0 : -EAGAIN; };
+  if (const int64_t first = ready(); first == 0 || !waits) return first;
+  const auto sleep = [&](Nanoseconds until) { return Runtime::get().wait(Runtime::this_thread(), {&pipe, 1}, until); };
+  return Runtime::get().block(kForever, true, sleep, ready);
 }
 
 // How much a pipe takes without waiting, when poll() says that it is writable: it is empty, or has a free page.
@@ -96,8 +91,8 @@ int64_t splice_out(File& file, int out, size_t length, bool waits) {
     there = receive_bytes(file, piece.data(), std::min({length, Piece::kSize, room_in(out)}), MSG_PEEK | (waits ? 0 : MSG_DONTWAIT));
     if (there <= 0) return there;
   } while (await_pipe(out, POLLOUT, false) < 0);
-  const ssize_t went = real().write(out, piece.data(), std::min(static_cast<size_t>(there), room_in(out)));
-  if (went <= 0) return went < 0 ? -errno : 0;
+  const ssize_t went = Kernel::write(out, piece.data(), std::min(static_cast<size_t>(there), room_in(out)));
+  if (went <= 0) return went;
   return receive_bytes(file, piece.data(), static_cast<size_t>(went), MSG_DONTWAIT);
 }
 
@@ -111,22 +106,22 @@ int64_t splice_in(int in, File& file, size_t length, bool waits) {
   if (!file.is_stream()) room = {piece.emplace().data(), std::min(length, kPage)};
   do {  // again if another process has emptied the pipe while this call waited for the socket
     if (const int64_t error = await_pipe(in, POLLIN, waits); error < 0) return error;
-    const int64_t error = runtime.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
+    const int64_t error = runtime.block_on(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
       if (!file.in_stack()) return Runtime::gone(file, true);
       runtime.poll();
       int64_t result = -EAGAIN;
       const auto most = static_cast<uint32_t>(std::min<size_t>(length, kSpliceMost));
-      if (!piece) result = runtime.sockets().stack().reserve(file.socket, most, room);
+      if (!piece) result = runtime.stack().reserve(file.socket, most, room);
       else if ((runtime.events(file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0) result = 1;
       if (result == -EAGAIN) tell_of_room(file);
       return result;
     });
     if (error < 0) return with_signal(file, error, 0);
   } while (await_pipe(in, POLLIN, false) < 0);
-  const ssize_t got = real().read(in, room.data(), room.size());
-  if (got <= 0) return result_of(got);
+  const ssize_t got = Kernel::read(in, room.data(), room.size());
+  if (got <= 0) return got;
   if (piece) return send_bytes(file, room.data(), static_cast<size_t>(got), 0);
-  return runtime.sockets().stack().commit(file.socket, static_cast<uint32_t>(got));
+  return runtime.stack().commit(file.socket, static_cast<uint32_t>(got));
 }
 
 }  // namespace
@@ -135,7 +130,7 @@ UNET_PRELOAD ssize_t sendfile(int out, int in, off_t* offset, size_t count) noex
   if (file_of(out) != nullptr) {
     const Uncancelled uncancelled;
     const Runtime::Guard guard;
-    if (File* const file = ours_under_lock(out)) return static_cast<ssize_t>(answer(send_file(*file, in, offset, count)));
+    if (File* const file = ours_under_lock(out)) return answer(send_file(*file, in, offset, count));
   }
   const AtKernel noted;
   return real().sendfile(out, in, offset, count);
@@ -153,9 +148,9 @@ UNET_PRELOAD ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_of
     const bool waits = (flags & SPLICE_F_NONBLOCK) == 0;
     const bool placed = (from != nullptr && in_offset != nullptr) || (to != nullptr && out_offset != nullptr);
     const bool piped = from != nullptr ? to == nullptr && is_pipe(out) : is_pipe(in);
-    if ((from != nullptr || to != nullptr) && (placed || !piped)) return static_cast<ssize_t>(answer(-EINVAL));
-    if (from != nullptr) return static_cast<ssize_t>(answer(splice_out(*from, out, length, waits)));
-    if (to != nullptr) return static_cast<ssize_t>(answer(splice_in(in, *to, length, waits)));
+    if ((from != nullptr || to != nullptr) && (placed || !piped)) return answer(-EINVAL);
+    if (from != nullptr) return answer(splice_out(*from, out, length, waits));
+    if (to != nullptr) return answer(splice_in(in, *to, length, waits));
   }
   return real().splice(in, in_offset, out, out_offset, length, flags);
 }

@@ -47,13 +47,12 @@ int fresh(int fd) noexcept {
       !Runtime::get().is_own_process()) [[likely]] {
     return fd;
   }
-  const int error = errno;
+  const ErrnoStays stays;
   {
     const Uncancelled uncancelled;
     const Runtime::Guard guard;
     forget(fd);
   }
-  errno = error;
   return fd;
 }
 
@@ -72,10 +71,9 @@ void forget(int fd) {
 bool verify(int fd) {
   const Entry* const entry = Runtime::get().table().find(fd);
   if (entry == nullptr) return false;
-  const int error = errno;
+  const ErrnoStays stays;
   const bool named = is_named(*entry, fd);
   if (!named) forget(fd);
-  errno = error;
   return named;
 }
 

@@ -147,11 +147,11 @@ int append_ipv4(ifconf& all, size_t room) {
   return 0;
 }
 
-// Answers SIOCGIF... for a link: 0, or an errno.
+// Answers SIOCGIF... for a link: 0, or -errno.
 int tell(const Link& link, unsigned long request, ifreq& into) {
   const auto four = std::find_if(link.addresses.begin(), link.addresses.end(), [](const auto& each) { return each.address.is_ipv4(); });
   const auto put = [&](What what) {
-    if (four == link.addresses.end()) return EADDRNOTAVAIL;
+    if (four == link.addresses.end()) return -EADDRNOTAVAIL;
     const sockaddr_storage name = name_of(*four, link.number, what);
     std::memcpy(&into.ifr_addr, &name, sizeof into.ifr_addr);
     return 0;
@@ -165,7 +165,7 @@ int tell(const Link& link, unsigned long request, ifreq& into) {
     case SIOCGIFMTU: into.ifr_mtu = static_cast<int>(link.mtu); return 0;
     case SIOCGIFMETRIC: into.ifr_metric = 0; return 0;
     case SIOCGIFHWADDR: into.ifr_hwaddr = {.sa_family = ARPHRD_NONE, .sa_data = {}}; return 0;  // programs do not get frames of it
-    default: return EOPNOTSUPP;
+    default: return -EOPNOTSUPP;
   }
 }
 
@@ -254,7 +254,7 @@ std::optional<int> ask_interface(int fd, unsigned long request, void* argument) 
       return 0;
     }
     if (!by_number && std::strncmp(one.ifr_name, each.name.c_str(), sizeof one.ifr_name) == 0) {
-      return static_cast<int>(answer(-tell(each, request, one)));
+      return answer(tell(each, request, one));
     }
   }
   return std::nullopt;
@@ -277,8 +277,7 @@ UNET_PRELOAD unsigned if_nametoindex(const char* name) noexcept {
   for (const Link& each : links()) {
     if (each.name == name) return each.number;
   }
-  errno = ENODEV;
-  return 0;
+  return answer(-ENODEV), 0;
 }
 
 UNET_PRELOAD char* if_indextoname(unsigned number, char* name) noexcept {
@@ -289,8 +288,7 @@ UNET_PRELOAD char* if_indextoname(unsigned number, char* name) noexcept {
     each.name.copy(name, IFNAMSIZ - 1);
     return name;
   }
-  errno = ENXIO;
-  return nullptr;
+  return answer(-ENXIO), nullptr;
 }
 
 // Allocates as the C library does: if_freenameindex() frees each name, and the array.

@@ -44,13 +44,14 @@ Result<NiConnection::Opened> NiConnection::try_open(const Clock& clock) {
   sockets::SocketsOptions options;
   options.clock = clock;
   options.stack.tcp.ecn = ecn_of_system();
-  auto made = sockets::Sockets::open(*context, options);
-  if (!made) return tl::unexpected(made.error());
-  const auto descriptor = (*made)->network().descriptor();
+  auto network = sockets::EndpointNetwork::open(*context, options.network);
+  if (!network) return tl::unexpected(network.error());
+  auto stack = std::make_unique<sockets::EndpointStack>(std::move(*network), options);
+  const auto descriptor = stack->network().descriptor();
   if (!descriptor) return tl::unexpected(descriptor.error());
-  await_addresses((*made)->network());
+  await_addresses(stack->network());
   context_ = std::move(*context);
-  return Opened{std::move(*made), *descriptor};
+  return Opened{std::move(stack), *descriptor};
 }
 
 Result<NiConnection::Opened> NiConnection::open(const Clock& clock) {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "ipstack/sockets/calls.h"
+#include "ipstack/sockets/endpoint_stack.h"
 #include "unet/base/result.h"
 
 namespace unet::preload {
@@ -13,7 +13,7 @@ namespace unet::preload {
 class NiConnection {
  public:
   struct Opened {
-    std::unique_ptr<sockets::Sockets> sockets;
+    std::unique_ptr<sockets::EndpointStack> stack;
     int endpoint;  // its descriptor
   };
 

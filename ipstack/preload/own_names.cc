@@ -8,7 +8,7 @@ namespace unet::preload {
 // The stack says as Linux does of a stream that was never connected: it has hung up, but no end has come.
 bool is_connection(const File& file) noexcept {
   if (!file.in_stack() || !file.is_stream() || file.listens) return false;
-  return (Runtime::get().sockets().stack().events(file.socket) & (EPOLLHUP | EPOLLRDHUP)) != EPOLLHUP;
+  return (Runtime::get().stack().events(file.socket) & (EPOLLHUP | EPOLLRDHUP)) != EPOLLHUP;
 }
 
 bool stays_open(int fd) noexcept {
@@ -18,7 +18,7 @@ bool stays_open(int fd) noexcept {
 
 File::Pair names_of(const File& file) {
   File::Pair names;
-  sockets::Stack& stack = Runtime::get().sockets().stack();
+  sockets::Stack& stack = Runtime::get().stack();
   static_cast<void>(stack.local_address(file.socket, names.local));
   static_cast<void>(stack.remote_address(file.socket, names.remote));
   return names;
@@ -27,7 +27,7 @@ File::Pair names_of(const File& file) {
 std::string describe(const File& file) {
   if (file.inherited) return describe(file, *file.inherited);
   const File::Pair names = names_of(file);
-  return describe(file, {.local = names.local, .remote = names.remote, .group = Runtime::get().sockets().stack().group_of(file.socket)});
+  return describe(file, {.local = names.local, .remote = names.remote, .group = Runtime::get().stack().group_of(file.socket)});
 }
 
 }  // namespace unet::preload

@@ -17,14 +17,14 @@ constexpr Nanoseconds kIdleMost = 10 * kSecond;  // while another thread watches
 
 }  // namespace
 
-void Poller::attach(sockets::Sockets& sockets, int endpoint) noexcept {
-  sockets_ = &sockets;
+void Poller::attach(sockets::EndpointStack& stack, int endpoint) noexcept {
+  endpoint_stack_ = &stack;
   endpoint_ = endpoint;
   taken_in_ = 0;
 }
 
 void Poller::detach() noexcept {
-  sockets_ = nullptr;
+  endpoint_stack_ = nullptr;
   endpoint_ = -1;
   if (watcher_ != nullptr) watcher_->wake();
   watcher_ = nullptr;
@@ -32,17 +32,17 @@ void Poller::detach() noexcept {
 }
 
 bool Poller::poll(Nanoseconds at, uint32_t local_messages) {
-  if (sockets_ == nullptr) return false;
-  sockets::Stack& stack = sockets_->stack();
+  if (endpoint_stack_ == nullptr) return false;
+  sockets::Stack& stack = endpoint_stack_->stack();
   stack.set_time(at);
-  sockets::EndpointNetwork& network = sockets_->network();
+  sockets::EndpointNetwork& network = endpoint_stack_->network();
   const bool found = network.poll(stack, local_messages) != 0;
   // Calls take in what has come, too.
   const bool came = network.taken_in() != std::exchange(taken_in_, network.taken_in());
   if (found || stack.is_due() || at - ran_at_ > kRunEvery) {
     stack.run();
     ran_at_ = at;
-    sockets_->set_run_time(at);
+    endpoint_stack_->set_run_time(at);
   }
   ++polls_;
   if (came) {
@@ -70,10 +70,10 @@ void Poller::wake_sleepers() noexcept {
 
 Poller::Sleep Poller::begin_sleep(Sleeper& who, bool alone) {
   // A handler's call watches instead of the call that it has interrupted: that one does not sleep again (WakesOuter).
-  const bool watches = (watcher_ == nullptr || watcher_ == &who) && sockets_ != nullptr;
+  const bool watches = (watcher_ == nullptr || watcher_ == &who) && endpoint_stack_ != nullptr;
   // An idle program waits again and again for a time: nothing has come since, and it has done nothing but wait once more.
   if (watches && alone && armed_ != Armed::no && locks_ == quiet_at_ + 1 && !wants_room()) {
-    sockets_->network().stay_armed();
+    endpoint_stack_->network().stay_armed();
   } else if ((watches || lacks_room()) && !arm()) {
     return Sleep::poll_first;
   }
@@ -82,16 +82,16 @@ Poller::Sleep Poller::begin_sleep(Sleeper& who, bool alone) {
 }
 
 void Poller::wait(Nanoseconds most) {
-  static_cast<void>(sockets_->network().wait(sockets_->stack(), most));
+  static_cast<void>(endpoint_stack_->network().wait(endpoint_stack_->stack(), most));
   armed_ = Armed::no;
 }
 
 // False: there is something already, to be taken in before the lock is given away.
 bool Poller::arm() {
   quiet_at_ = kNever;
-  if (sockets_ == nullptr) return false;
+  if (endpoint_stack_ == nullptr) return false;
   const Armed armed = wants_room() ? Armed::for_room : Armed::for_arrivals;
-  armed_ = sockets_->network().arm(sockets_->stack()) ? armed : Armed::no;
+  armed_ = endpoint_stack_->network().arm(endpoint_stack_->stack()) ? armed : Armed::no;
   return armed_ != Armed::no;
 }
 
@@ -123,7 +123,7 @@ void Poller::leave_helper() noexcept {
 void Poller::kick_helper() noexcept { ring_event(helper_event_); }
 
 void Poller::hand_on() noexcept {
-  if (sockets_ == nullptr || !is_idle()) return;
+  if (endpoint_stack_ == nullptr || !is_idle()) return;
   if (must_end_idle()) {
     helper_ = Helper::ticking;
     return kick_helper();
@@ -140,9 +140,9 @@ void Poller::hand_on() noexcept {
 }
 
 bool Poller::must_end_idle() const noexcept {
-  const Nanoseconds next = sockets_->stack().next_event();
+  const Nanoseconds next = endpoint_stack_->stack().next_event();
   const bool earlier = next < idle_until_ && idle_until_ - next > kSlowTick;
-  const bool lost = !sockets_->network().endpoint().connection().alive();  // as far as is known: to ask is a system call
+  const bool lost = !endpoint_stack_->network().endpoint().connection().alive();  // as far as is known: to ask is a system call
   return arrivals_ != seen_arrivals_ || armed_ == Armed::no || lost || wants_room() || earlier;
 }
 
@@ -161,7 +161,7 @@ Nanoseconds Poller::begin_wait(Nanoseconds at, Nanoseconds most) {
   if (quiet_ < kTicks + kSlowTicks || wants_room()) return quiet_ < kTicks ? kTick : kSlowTick;
   if (watcher_ != nullptr ? armed_ == Armed::no : !arm()) return kTick;
   helper_ = watcher_ == nullptr || helper_ == Helper::taking_over ? Helper::watching : Helper::idle;
-  const Nanoseconds next = sockets_->stack().next_event();
+  const Nanoseconds next = endpoint_stack_->stack().next_event();
   Nanoseconds time = std::min(most, next == kForever ? kForever : std::max(next, at) - at);
   if (watcher_ != nullptr) time = std::min(time, kIdleMost);
   idle_until_ = time == kForever ? kForever : at + time;

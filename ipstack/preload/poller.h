@@ -29,12 +29,12 @@
 #include <vector>
 
 #include "ipstack/preload/sleeper.h"
-#include "ipstack/sockets/calls.h"
+#include "ipstack/sockets/endpoint_stack.h"
 #include "unet/base/time.h"
 
 namespace unet::preload {
 
-constexpr Nanoseconds kForever = ~Nanoseconds{0};
+using sockets::kForever;
 
 class Poller {
  public:
@@ -43,7 +43,7 @@ class Poller {
   enum class Sleep : uint8_t { poll_first, until_woken, as_watcher };
 
   // The stack that is polled from now on, and the descriptor of its endpoint.
-  void attach(sockets::Sockets& sockets, int endpoint) noexcept;
+  void attach(sockets::EndpointStack& stack, int endpoint) noexcept;
   // The stack is about to go. Wakes the watcher.
   void detach() noexcept;
   int endpoint() const noexcept { return endpoint_; }
@@ -99,13 +99,13 @@ class Poller {
   static constexpr uint64_t kNever = ~uint64_t{0} - 1;
 
   bool arm();
-  bool wants_room() const noexcept { return sockets_ != nullptr && sockets_->stack().wants_room(); }
+  bool wants_room() const noexcept { return endpoint_stack_ != nullptr && endpoint_stack_->stack().wants_room(); }
   // The watcher would not be told of the room that the stack waits for.
   bool lacks_room() const noexcept { return wants_room() && armed_ != Armed::for_room; }
   bool is_idle() const noexcept { return helper_ == Helper::idle || helper_ == Helper::watching; }
   bool must_end_idle() const noexcept;
 
-  sockets::Sockets* sockets_ = nullptr;
+  sockets::EndpointStack* endpoint_stack_ = nullptr;
   int endpoint_ = -1;
   Nanoseconds ran_at_ = 0;
   uint64_t polls_ = 0;

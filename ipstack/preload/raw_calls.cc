@@ -27,11 +27,7 @@ long kernel(long number, const Arguments& all) noexcept {
                : "=a"(result)
                : "a"(number), "D"(all[0]), "S"(all[1]), "d"(all[2]), "r"(fourth), "r"(fifth), "r"(sixth)
                : "rcx", "r11", "memory");
-  if (result > -4096 && result < 0) {
-    errno = static_cast<int>(-result);
-    return -1;
-  }
-  return result;
+  return result > -4096 ? answer(result) : result;
 #else
   return real().syscall(number, all[0], all[1], all[2], all[3], all[4], all[5]);
 #endif
@@ -104,7 +100,7 @@ long select_with_mask(const Arguments& all) {
 [[noreturn]] long ends_process(const Arguments& all) { _exit(static_cast<int>(all[0])); }
 
 // A ring would act on shadows. Programs fall back on calls where the kernel has none.
-long has_no_rings(const Arguments&) { return answer(-ENOSYS); }
+long has_no_rings(const Arguments&) { return answer(-long{ENOSYS}); }
 
 constexpr size_t kNumbers = 512;
 

@@ -27,6 +27,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <span>
 #include <vector>
 
@@ -54,6 +55,29 @@ struct Real {
 
 // Found when one is first wanted, which may be before the constructors of this library have run.
 const Real& real() noexcept;
+
+// What a function of the C library has returned, as this library has it inside: -errno instead of -1.
+template <typename T>
+T result_of(T returned) noexcept {
+  return returned < 0 ? static_cast<T>(-errno) : returned;
+}
+
+// The same functions for this library's own calls of them, in the midst of one of the program's: -errno instead of -1.
+struct Kernel {
+#define UNET_PRELOAD_CALL(name)                         \
+  template <typename... Arguments>                      \
+  static auto name(Arguments... arguments) {            \
+    return result_of(real().name(arguments...));        \
+  }
+  UNET_PRELOAD_FUNCTIONS(UNET_PRELOAD_CALL)
+#undef UNET_PRELOAD_CALL
+};
+
+// Until its end errno is what it was at its beginning.
+struct ErrnoStays {
+  const int before = errno;
+  ~ErrnoStays() { errno = before; }
+};
 
 // Where this library's descriptors begin: behind the numbers that programs choose themselves, as a shell's 9, and expect where they open
 // few.

@@ -106,8 +106,8 @@ void Runtime::unlock() noexcept { release(); }
 
 // While a thread sleeps: signal handlers that run then are the program's, and not inside; some do before this returns.
 void Runtime::release() noexcept {
-  if (sockets_ != nullptr && !ending_) {
-    if (sockets_->stack().changes() != 0) dispatch();
+  if (endpoint_stack_ != nullptr && !ending_) {
+    if (stack().changes() != 0) dispatch();
     poller_.hand_on();  // under the lock, as a thread may be cancelled in write()
   }
   mutex_.unlock();
@@ -149,21 +149,21 @@ Status Runtime::open_stack() {
   auto opened = ni_.open(clock_);
   if (!opened) return tl::unexpected(opened.error());
   if (!poller_.start_helper(&Runtime::helper, this)) {
-    opened->sockets.reset();
+    opened->stack.reset();
     ni_.close();
     return fail(Errc::out_of_memory, "no thread can be started");
   }
   ni_.forget_reserve();
-  sockets_ = std::move(opened->sockets);
-  ni_.remember(sockets_->network().configuration());
-  poller_.attach(*sockets_, opened->endpoint);
+  endpoint_stack_ = std::move(opened->stack);
+  ni_.remember(endpoint_stack_->network().configuration());
+  poller_.attach(*endpoint_stack_, opened->endpoint);
   opened_at_ = now();
   protect();
   return {};
 }
 
 int Runtime::open(bool quiet) {
-  if (sockets_ != nullptr) return 0;
+  if (endpoint_stack_ != nullptr) return 0;
   const Status opened = open_stack();
   lacks_memory_ = !opened && opened.error().code == Errc::out_of_memory;
   if (opened) return 0;
@@ -173,13 +173,13 @@ int Runtime::open(bool quiet) {
 }
 
 void Runtime::reserve_interface() {
-  if (sockets_ == nullptr) ni_.reserve();
+  if (endpoint_stack_ == nullptr) ni_.reserve();
 }
 
 // Asked for anew while an address is not to be used yet.
 const IpConfiguration* Runtime::configuration() {
-  if (sockets_ == nullptr) return ni_.known();
-  sockets::EndpointNetwork& network = sockets_->network();
+  if (endpoint_stack_ == nullptr) return ni_.known();
+  sockets::EndpointNetwork& network = endpoint_stack_->network();
   const auto& all = network.configuration().addresses;
   if (std::any_of(all.begin(), all.end(), [](const auto& each) { return each.tentative; })) static_cast<void>(network.refresh());
   return &network.configuration();
@@ -198,24 +198,22 @@ int Runtime::leave_socket(File& file) noexcept {
 }
 
 void Runtime::close_socket(File& file) {
-  if (file.in_stack()) sockets_->drop(leave_socket(file));
+  if (file.in_stack()) endpoint_stack_->timed_stack().close(leave_socket(file));
 }
 
 void Runtime::await_end(File& file) {
   constexpr Nanoseconds kLook = 10 * kMillisecond;  // that an end is acknowledged is no event that wakes
   if (file.in_stack()) poll();
-  const Nanoseconds time = file.in_stack() ? sockets_->stack().linger_time(file.socket) : 0;
+  const Nanoseconds time = file.in_stack() ? stack().linger_time(file.socket) : 0;
   if (time == 0) return;
-  const Nanoseconds until = now() + time;
-  sockets_->shutdown(file.socket, SHUT_WR);
-  while (file.in_stack() && sockets::is_ending(sockets_->stack(), file.socket) && now() < until) {
-    if (wait_for(file, {}, std::min(until, now() + kLook)) == Woken::interrupted) return;
-  }
+  endpoint_stack_->shut_down(file.socket, SHUT_WR);
+  const auto ended = [&]() -> int64_t { return file.in_stack() && sockets::is_ending(stack(), file.socket) ? -EAGAIN : 0; };
+  if (ended() == 0) return;
+  block(now() + time, false, [&](Nanoseconds until) { return wait_for(file, {}, std::min(until, now() + kLook)); }, ended);
 }
 
 void Runtime::end_by_reset(File& file) noexcept {
-  constexpr linger kAtOnce{.l_onoff = 1, .l_linger = 0};
-  if (file.in_stack()) sockets_->setsockopt(file.socket, SOL_SOCKET, SO_LINGER, &kAtOnce, sizeof kAtOnce);
+  if (file.in_stack()) stack().set_option(file.socket, sockets::Stack::Option::linger, 0);
 }
 
 void Runtime::reset(File& file) noexcept {
@@ -252,7 +250,7 @@ uint32_t Runtime::events(const File& file) const noexcept {
   if (file.lost) return EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLRDHUP | EPOLLRDNORM | EPOLLWRNORM;
   const uint32_t handed = file.pending_accepts.empty() ? 0 : EPOLLIN | EPOLLRDNORM;
   if (!file.in_stack()) return handed;
-  uint32_t events = sockets_->stack().events(file.socket) | handed;
+  uint32_t events = stack().events(file.socket) | handed;
   const bool few = file.receive_least > 1 && file.is_stream() && !file.listens && (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR)) == EPOLLIN;
   if (few && is_less(file)) [[unlikely]] events &= ~static_cast<uint32_t>(EPOLLIN);
   if ((events & EPOLLIN) != 0) events |= EPOLLRDNORM;
@@ -268,7 +266,7 @@ uint32_t Runtime::events(const Entry& entry) const noexcept {
 
 // Whether fewer bytes are there than SO_RCVLOWAT asks for. A small buffer never needs more than it holds, as in Linux.
 bool Runtime::is_less(const File& file) const noexcept {
-  sockets::Stack& stack = sockets_->stack();
+  sockets::Stack& stack = endpoint_stack_->stack();
   const auto room = static_cast<uint32_t>(stack.option(file.socket, sockets::Stack::Option::receive_buffer));
   const uint32_t urgent = stack.to_urgent(file.socket) == 0 ? 1 : 0;  // does not count for a reader
   return stack.queued(file.socket).receive - urgent < std::min(static_cast<uint32_t>(file.receive_least), room / 2);
@@ -284,12 +282,12 @@ File* Runtime::file(int fd) {
 }
 
 void Runtime::process_channels() {
-  if (sockets_ != nullptr && proxies_ != nullptr && !proxies_->empty()) static_cast<void>(proxies_->process({}));
+  if (endpoint_stack_ != nullptr && proxies_ != nullptr && !proxies_->empty()) static_cast<void>(proxies_->process({}));
 }
 
 void Runtime::protect() noexcept {
-  const bool is_open = sockets_ != nullptr;
-  Connection* const connection = is_open ? &sockets_->network().endpoint().connection() : nullptr;
+  const bool is_open = endpoint_stack_ != nullptr;
+  Connection* const connection = is_open ? &endpoint_stack_->network().endpoint().connection() : nullptr;
   const auto channels = parents_.all();
   const int all[] = {is_open ? connection->descriptor() : -1, is_open ? connection->news_descriptor() : -1, poller_.endpoint(),
                      poller_.helper_event()};
@@ -378,7 +376,7 @@ void Runtime::begin_receiving(File& file) {
   if (!file.in_stack()) return;
   if (begins) {
     std::erase(given_up_, &file);
-    static_cast<void>(sockets_->stack().set_accepts_new_flows(file.socket, true));
+    static_cast<void>(stack().set_accepts_new_flows(file.socket, true));
     if (!file.origins.empty()) kick_helper();  // it may not know the channel yet
   }
   file.asked = true;
@@ -399,7 +397,7 @@ void Runtime::begin_reading(File& file) {
 void Runtime::stop_receiving(File& file) {
   if (!file.is_joined() || !file.in_stack() || !std::exchange(file.receives, false)) return;
   if (!file.is_stream()) return proxies().update_claims(file);
-  static_cast<void>(sockets_->stack().set_accepts_new_flows(file.socket, false));
+  static_cast<void>(stack().set_accepts_new_flows(file.socket, false));
 }
 
 void Runtime::give_up(File& listener) {
@@ -442,7 +440,7 @@ void Runtime::notify_and_signal(File& file, bool came) {
 
 void Runtime::dispatch() {
   sockets::Change change;
-  while (sockets_->stack().next_change(change)) {
+  while (stack().next_change(change)) {
     const auto index = static_cast<size_t>(change.socket);
     File* const file = index < by_socket_.size() ? by_socket_[index] : nullptr;
     if (file == nullptr) continue;
@@ -456,7 +454,7 @@ void Runtime::dispatch() {
 void Runtime::await_others(bool (SocketProxies::*what)() const noexcept, Nanoseconds within) noexcept {
   constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 1'000'000};
   const Nanoseconds until = now() + within;
-  while (sockets_ != nullptr && proxies_ != nullptr && now() < until) {
+  while (endpoint_stack_ != nullptr && proxies_ != nullptr && now() < until) {
     poll();
     process_channels();
     if (!(*proxies_.*what)()) return;
@@ -469,13 +467,13 @@ void Runtime::await_others(bool (SocketProxies::*what)() const noexcept, Nanosec
 // Gives unread arrivals of an inherited or passed socket back while its owner still knows that this process has it.
 void Runtime::give_back(File& file) {
   file.receives = false;
-  static_cast<void>(sockets_->stack().set_accepts_new_flows(file.socket, false));
+  static_cast<void>(stack().set_accepts_new_flows(file.socket, false));
   poll();
   SocketProxies::give_back(file);
 }
 
 void Runtime::give_back_datagrams() {
-  if (sockets_ == nullptr) return;
+  if (endpoint_stack_ == nullptr) return;
   for (File* const each : by_socket_) {
     if (each == nullptr || each->is_stream()) continue;
     if (proxies_ != nullptr) stop_receiving(*each);
@@ -521,9 +519,9 @@ void Runtime::finish() noexcept {
     parents_.end();
   }
   for (const auto& each : parents_.all()) each->renew(-1);  // connections that were not accepted go to other processes
-  if (sockets_ != nullptr && !left) {
+  if (endpoint_stack_ != nullptr && !left) {
     ni_.close();
-    sockets_.reset();  // waits for the ends of its streams
+    endpoint_stack_.reset();  // waits for the ends of its streams
   }
   // The lock is never given back: other threads may be in calls, and there is no stack for them any longer. Further calls of this thread go
   // to the kernel's sockets.

@@ -32,7 +32,7 @@
 #include "ipstack/preload/signals.h"
 #include "ipstack/preload/sleeper.h"
 #include "ipstack/preload/streams.h"
-#include "ipstack/sockets/calls.h"
+#include "ipstack/sockets/endpoint_stack.h"
 #include "unet/base/time.h"
 
 namespace unet::preload {
@@ -89,8 +89,9 @@ class Runtime {
   void reserve_interface();
   // The last open() found no memory, or no thread, for a stack.
   bool lacks_memory() const noexcept { return lacks_memory_; }
-  sockets::Sockets& sockets() noexcept { return *sockets_; }
-  bool is_open() const noexcept { return sockets_ != nullptr; }
+  sockets::EndpointStack& endpoint_stack() noexcept { return *endpoint_stack_; }
+  sockets::Stack& stack() const noexcept { return endpoint_stack_->stack(); }
+  bool is_open() const noexcept { return endpoint_stack_ != nullptr; }
   // Addresses of the network interface; while it is away, as they were. Null: there was none yet.
   const IpConfiguration* configuration();
   const Rules& rules() const noexcept { return rules_; }
@@ -141,7 +142,7 @@ class Runtime {
   // poll(), if there was none for a while. Returns the time.
   Nanoseconds poll_if_due() {
     const Nanoseconds at = now(), passed = at - poller_.ran_at();
-    if (passed > Poller::kRunEvery && is_open()) poll(sockets_->due_intake(passed > 2 * Poller::kRunEvery));
+    if (passed > Poller::kRunEvery && is_open()) poll(endpoint_stack_->due_intake(passed > 2 * Poller::kRunEvery));
     return at;
   }
 
@@ -154,16 +155,17 @@ class Runtime {
   // return without a reason. timed_out: the kernel has just been asked, and had nothing. `spin_asks` false: only the sleep asks `kernel`,
   // as each check of a spinning thread would be a system call.
   Woken wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask = nullptr, bool spin_asks = true);
-  // Runs the handlers of signals that came while this thread was in the library. True: there were some. The caller holds its file.
-  bool let_handlers_run();
-  // Whether a signal that `mask` lets through has come and been handled.
-  bool is_interrupted(Sleeper& who, const sigset_t& mask);
-  // wait() for one file.
-  Woken wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until);
-  // Calls `attempt`, and waits while it returns -EAGAIN. Its argument says whether to ask the shadow, too, which costs a system call.
-  // `within` 0: for ever. Returns -EINTR where the kernel does. The caller holds the file.
+  // Runs the handlers of signals that came while this thread was in the library, and that `mask` lets through. True: there were some. The
+  // caller holds its file.
+  bool let_handlers_run(const sigset_t* mask = nullptr);
+  // The one loop in which calls wait. `sleep(until)` waits once. Then `attempt()` looks: -EAGAIN while there is nothing. `restarts`: a
+  // handler with SA_RESTART does not end the call. Returns -EINTR where the kernel does, and -EAGAIN at the end of the time.
+  template <typename Sleep, typename Attempt>
+  int64_t block(Nanoseconds until, bool restarts, Sleep sleep, Attempt attempt);
+  // A call on a file, which the caller holds: calls `attempt`, and waits while it returns -EAGAIN. Its argument says whether to ask the
+  // shadow, too, which costs a system call. `within` 0: for ever.
   template <typename Attempt>
-  int64_t block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt);
+  int64_t block_on(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt);
   static Sleeper& this_thread() noexcept;
   // Without a network interface a child has no helper that would find one: a thread that waits for an inherited socket tries so often.
   static constexpr Nanoseconds kTryAgain = kSecond / 4;
@@ -220,6 +222,7 @@ class Runtime {
   void lose_interface();
   void come_back();
   bool spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until);
+  Woken wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until);  // wait() for one file
   Woken sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask);
   static void* helper(void* runtime);
   void help();
@@ -240,7 +243,7 @@ class Runtime {
   NiConnection ni_;
   bool lacks_memory_ = false;
   bool logs_ = false;
-  std::unique_ptr<sockets::Sockets> sockets_;
+  std::unique_ptr<sockets::EndpointStack> endpoint_stack_;
   std::vector<File*> by_socket_;         // of the stack's
   std::vector<File*> given_up_;          // listeners that give their connections to another process while no thread waits for them
   std::vector<File*> waiting_back_;      // listeners and datagram sockets, until there is a network interface again
@@ -307,27 +310,37 @@ class Uncancelled {
   int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
-template <typename Attempt>
-int64_t Runtime::block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt) {
-  int64_t result = attempt(!waits || file.is_undecided());
-  record_attempt(result != -EAGAIN, waits);
-  if (result != -EAGAIN || !waits) return result;
-  const Nanoseconds until = within == 0 ? kForever : now() + within;
-  bool has_news = false;  // of the shadow, for which this call has no use, as an error: poll() would say so at once, again and again
+template <typename Sleep, typename Attempt>
+int64_t Runtime::block(Nanoseconds until, bool restarts, Sleep sleep, Attempt attempt) {
   while (true) {
-    pollfd shadow{.fd = file.kernel && !file.fds.empty() && !has_news ? file.fd() : -1, .events = kernel_events, .revents = 0};
-    const Nanoseconds limit = has_news ? std::min(until, now() + kMillisecond) : until;
-    const Woken woken = wait_for(file, {&shadow, shadow.fd < 0 ? size_t{0} : size_t{1}}, limit);
-    const bool ends = woken == Woken::interrupted && (within != 0 || !signals_restart());
+    const bool ends = sleep(until) == Woken::interrupted && !(restarts && signals_restart());
     if (ends) [[unlikely]] this_thread().ends_call = true;
-    result = attempt((shadow.revents != 0 || has_news) && !file.fds.empty());
+    const int64_t result = attempt();
     if (ends) [[unlikely]] this_thread().ends_call = false;
-    has_news = shadow.revents != 0 && (shadow.revents & kernel_events) == 0;
     if (result != -EAGAIN) return result;
     if (ends) return -EINTR;
     if (now() >= until) return -EAGAIN;
     this_call.handled = false;  // it goes on
   }
+}
+
+template <typename Attempt>
+int64_t Runtime::block_on(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt) {
+  const int64_t result = attempt(!waits || file.is_undecided());
+  record_attempt(result != -EAGAIN, waits);
+  if (result != -EAGAIN || !waits) return result;
+  bool has_news = false;  // of the shadow, for which this call has no use, as an error: poll() would say so at once, again and again
+  pollfd shadow;
+  const auto sleep = [&](Nanoseconds until) {
+    shadow = {.fd = file.kernel && !file.fds.empty() && !has_news ? file.fd() : -1, .events = kernel_events, .revents = 0};
+    if (has_news) until = std::min(until, now() + kMillisecond);
+    return wait_for(file, {&shadow, shadow.fd < 0 ? size_t{0} : size_t{1}}, until);
+  };
+  return block(within == 0 ? kForever : now() + within, within == 0, sleep, [&] {
+    const bool asks = (shadow.revents != 0 || has_news) && !file.fds.empty();
+    has_news = shadow.revents != 0 && (shadow.revents & kernel_events) == 0;
+    return attempt(asks);
+  });
 }
 
 }  // namespace unet::preload

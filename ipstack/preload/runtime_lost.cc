@@ -24,7 +24,7 @@ int64_t Runtime::gone(File& file, bool sends) noexcept {
 
 void Runtime::defer_error(File& file, int64_t error) noexcept {
   if (error >= 0 || error == -EAGAIN || error == -EINTR) return;
-  if (file.in_stack()) sockets_->stack().return_error(file.socket, static_cast<int>(-error));
+  if (file.in_stack()) stack().return_error(file.socket, static_cast<int>(-error));
   else if (file.lost && error != -EPIPE) file.error = static_cast<int>(-error);
 }
 
@@ -33,7 +33,7 @@ void Runtime::lose_interface() {
     File* const file = by_socket_[i];
     if (file == nullptr) continue;
     sockets::Address local, remote;
-    sockets::Stack& stack = sockets_->stack();
+    sockets::Stack& stack = endpoint_stack_->stack();
     static_cast<void>(stack.local_address(file->socket, local));
     static_cast<void>(stack.remote_address(file->socket, remote));
     const bool connection = is_connection(*file);
@@ -49,9 +49,9 @@ void Runtime::lose_interface() {
     if (!connection) file->signalled = File::kUnconnected;
   }
   by_socket_.clear();
-  ni_.remember(sockets_->network().configuration());
+  ni_.remember(endpoint_stack_->network().configuration());
   poller_.detach();
-  sockets::Sockets::forget(std::move(sockets_));
+  sockets::EndpointStack::forget(std::move(endpoint_stack_));
   ni_.close();
   protect();
 }

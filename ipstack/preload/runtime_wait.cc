@@ -25,7 +25,7 @@ constexpr Nanoseconds kIdleWithoutInterface = kSecond / 4;
 
 int poll_for(std::span<pollfd> fds, Nanoseconds time, const sigset_t* mask) {
   const timespec limit = timespec_of(time);
-  return real().ppoll(fds.data(), fds.size(), time == kForever ? nullptr : &limit, mask);
+  return Kernel::ppoll(fds.data(), fds.size(), time == kForever ? nullptr : &limit, mask);
 }
 
 }  // namespace
@@ -176,14 +176,14 @@ Runtime::Woken Runtime::sleep(Sleeper& who, std::span<pollfd> kernel, Nanosecond
   if (watches) all[1].fd = poller_.endpoint();
   const Nanoseconds began = now();
   // Timers of the stack are the watcher's, too.
-  Nanoseconds end = watches ? std::min(until, sockets_->stack().next_event()) : until;
+  Nanoseconds end = watches ? std::min(until, stack().next_event()) : until;
   if (who.event < 0) end = std::min(end, began + Poller::kTick);  // the process may open no more descriptors: no thread can wake us
   int ready = 0;
   bool interrupted;
   {
     const Asleep asleep(*this, who);
     if (!this_call.handled && end > began) ready = poll_for(all, end == kForever ? kForever : end - began, mask);
-    interrupted = ready < 0 && errno == EINTR;
+    interrupted = ready == -EINTR;
   }
   interrupted = interrupted || this_call.handled;  // also if it had been woken just before: its call looks for what woke it first
   poller_.end_sleep(watches && ready == 0 && !interrupted);
@@ -194,25 +194,19 @@ Runtime::Woken Runtime::sleep(Sleeper& who, std::span<pollfd> kernel, Nanosecond
   return ready == 0 && began < end && end == until && now() >= until ? Woken::timed_out : Woken::something;
 }
 
-bool Runtime::let_handlers_run() {
+bool Runtime::let_handlers_run(const sigset_t* mask) {
   const Asleep asleep(*this, this_thread());
-  return this_call.handled;
-}
-
-// Whether a signal interrupts the call, which ppoll() and pselect() report even after their time-out.
-bool Runtime::is_interrupted(Sleeper& who, const sigset_t& mask) {
-  const Asleep asleep(*this, who);
-  return this_call.handled || (poll_for({}, 0, &mask) < 0 && errno == EINTR);
+  return this_call.handled || (mask != nullptr && poll_for({}, 0, mask) == -EINTR);
 }
 
 // ---- the helper
 
 bool Runtime::orphan_is_done() noexcept {
   if (!orphan_.is_orphan()) return false;
-  if (sockets_ == nullptr || proxies_ == nullptr) return true;
+  if (endpoint_stack_ == nullptr || proxies_ == nullptr) return true;
   const Nanoseconds at = now();
   const bool needed = proxies_->is_needed(orphan_.may_be_wanted(at)) || proxies_->is_draining();
-  return orphan_.is_over(at, needed, sockets_->stack().idle(), poller_.arrivals());
+  return orphan_.is_over(at, needed, stack().idle(), poller_.arrivals());
 }
 
 void Runtime::help() {
@@ -227,8 +221,8 @@ void Runtime::help() {
     }
     if (ni_.is_lost()) lose_interface();
     // Also where a call of the program has found one before.
-    if (sockets_ == nullptr || !waiting_back_.empty()) come_back();
-    if (sockets_ == nullptr) {
+    if (endpoint_stack_ == nullptr || !waiting_back_.empty()) come_back();
+    if (endpoint_stack_ == nullptr) {
       release();
       poll_for({}, kIdleWithoutInterface, nullptr);
       regain();
@@ -253,7 +247,7 @@ void Runtime::help() {
     regain();
     if (poller_.helper_number() != number) return;
     poller_.end_wait(kicked);
-    if (ending_ || sockets_ == nullptr) continue;
+    if (ending_ || endpoint_stack_ == nullptr) continue;
     if (proxies_ != nullptr && proxies_->process(std::span(fds).subspan(2, theirs - 2))) poller_.note_work();
     if (fds.size() != theirs) parents_.process();
   }

@@ -56,9 +56,8 @@ bool hold(siginfo_t& info, ucontext_t& interrupted) noexcept {
   ::sigfillset(&all);
   for (const int each : kAtOnce) ::sigdelset(&all, each);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int error = errno;
+  const ErrnoStays stays;
   if (::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), ::gettid(), info.si_signo, &info) != 0) {
-    errno = error;
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return false;
   }
@@ -131,8 +130,8 @@ sighandler_t change(int number, sighandler_t handler, int flags, bool masked) no
   asked.sa_handler = handler;
   asked.sa_flags = flags;
   if (masked) ::sigaddset(&asked.sa_mask, number);
-  if (handler == SIG_ERR) errno = EINVAL;
-  return handler == SIG_ERR || sigaction(number, &asked, &before) != 0 ? SIG_ERR : before.sa_handler;
+  if (handler == SIG_ERR) return answer(-EINVAL), SIG_ERR;
+  return sigaction(number, &asked, &before) != 0 ? SIG_ERR : before.sa_handler;
 }
 
 std::optional<f_owner_ex> owner_of(int fd) noexcept {
@@ -170,11 +169,11 @@ void queue(const f_owner_ex& owner, int signal, int fd, const Cause& cause) noex
   // The kernel's own code is for a thread to itself; others have the one that is for this.
   for (const int code : {has_codes(signal) ? static_cast<int>(SI_SIGIO) : cause.code, static_cast<int>(SI_SIGIO)}) {
     info.si_code = code;
-    const long result = owner.type == F_OWNER_TID ? ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), owner.pid, signal, &info)
-                                                  : ::syscall(SYS_rt_sigqueueinfo, owner.pid, signal, &info);
+    const long result = result_of(owner.type == F_OWNER_TID ? ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), owner.pid, signal, &info)
+                                                            : ::syscall(SYS_rt_sigqueueinfo, owner.pid, signal, &info));
     if (result == 0) return;
-    if (errno == EAGAIN) return send(owner, SIGIO);
-    if (errno != EPERM) break;
+    if (result == -EAGAIN) return send(owner, SIGIO);
+    if (result != -EPERM) break;
   }
   send(owner, signal);  // a thread of another process
 }
@@ -188,33 +187,30 @@ constinit thread_local CallState unet::preload::this_call{};
 void unet::preload::meet_signals() noexcept { static_cast<void>(::syscall(SYS_gettid)); }
 
 void unet::preload::let_signals_in() noexcept {
-  const int error = errno;
+  const ErrnoStays stays;
   const sigset_t mask = mask_before;
   signals_held = false;
   ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);  // handlers run, in which there may be others to hold
-  errno = error;
 }
 
 void unet::preload::tell_owner(int fd, int signal) noexcept {
-  const int error = errno;
+  const ErrnoStays stays;
   if (const auto owner = owner_of(fd)) send(*owner, signal);
-  errno = error;
 }
 
 void unet::preload::copy_owner(int from, int to) noexcept {
-  const int error = errno;
+  const ErrnoStays stays;
   if (auto owner = owner_of(from)) {
     real().fcntl(to, F_SETOWN_EX, &*owner);
     real().fcntl(to, F_SETSIG, real().fcntl(from, F_GETSIG));
   }
-  errno = error;
 }
 
 void unet::preload::tell_owner_ready(int fd, int named, uint32_t events) noexcept {
   const bool in = (events & (EPOLLIN | EPOLLPRI | EPOLLRDHUP)) != 0, out = (events & EPOLLOUT) != 0;
   const bool over = (events & (EPOLLERR | EPOLLHUP)) != 0;
   if (!in && !out && !over) return;
-  const int error = errno;
+  const ErrnoStays stays;
   if (const auto owner = owner_of(fd)) {
     const int asked = real().fcntl(fd, F_GETSIG);
     if (asked <= 0) send(*owner, SIGIO);
@@ -225,7 +221,6 @@ void unet::preload::tell_owner_ready(int fd, int named, uint32_t events) noexcep
       if (out) queue(*owner, asked, named, kOut);
     }
   }
-  errno = error;
 }
 
 bool unet::preload::signals_restart() noexcept { return !this_call.ends && !this_call.has_part; }

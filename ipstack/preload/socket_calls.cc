@@ -31,14 +31,15 @@ bool may_be_in_stack(int domain, int type, int protocol) noexcept {
 int take_connection(File& listener, sockaddr* address, socklen_t* length, int flags) {
   Runtime& runtime = Runtime::get();
   if (!has_memory()) return -ENOMEM;
-  const int fd = real().socket(listener.domain, SOCK_STREAM | (flags & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0);
-  if (fd < 0) return -errno;
-  const int made = runtime.sockets().accept(listener.socket, address, length, SOCK_NONBLOCK);
+  const int fd = Kernel::socket(listener.domain, SOCK_STREAM | (flags & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0);
+  if (fd < 0) return fd;
+  sockets::Address remote;
+  const int made = runtime.endpoint_stack().accept_now(listener.socket, &remote);
   if (made < 0) {
-    const int error = errno;
     real().close(fd);
-    return -error;
+    return made;
   }
+  sockets::write_sockaddr(remote, listener.domain == AF_INET6, address, length);
   auto* const file = new File(listener.domain, SOCK_STREAM);
   file->kernel = false;
   file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
@@ -65,9 +66,9 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
 int take_pending(File& listener, sockaddr* address, socklen_t* length, int flags) {
   File::PendingAccept& next = listener.pending_accepts.front();
   const int cloexec = (flags & SOCK_CLOEXEC) != 0 ? F_DUPFD_CLOEXEC : F_DUPFD;
-  const int fd = next.own != nullptr ? real().socket(listener.domain, SOCK_STREAM | (flags & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0)
-                                     : real().fcntl(next.fd, cloexec, 0);
-  if (fd < 0 && (errno == EMFILE || errno == ENFILE)) return -errno;
+  const int fd = next.own != nullptr ? Kernel::socket(listener.domain, SOCK_STREAM | (flags & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0)
+                                     : Kernel::fcntl(next.fd, cloexec, 0);
+  if (fd == -EMFILE || fd == -ENFILE) return fd;
   const File::PendingAccept taken = std::move(next);
   listener.pending_accepts.pop_front();
   listener.busy_since = 0;
@@ -101,19 +102,19 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   if (address != nullptr && static_cast<int>(*length) < 0) return -EINVAL;
   Runtime& runtime = Runtime::get();
   runtime.start_receiving(listener);
-  return static_cast<int>(runtime.block(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
+  return static_cast<int>(runtime.block_on(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
     while (!listener.pending_accepts.empty()) {
       if (const int made = take_pending(listener, address, length, flags); made != -EAGAIN) return made;
     }
     if (!listener.in_stack() && !listener.inherited) return -EINVAL;
     if (!listener.in_stack() && !Forks::adopt(listener)) return -EAGAIN;  // until there is a network interface again
     if ((runtime.events(listener) & EPOLLIN) == 0) runtime.poll();
-    if (runtime.sockets().stack().option(listener.socket, sockets::Stack::Option::accepts) == 0) return -EINVAL;
+    if (runtime.stack().option(listener.socket, sockets::Stack::Option::accepts) == 0) return -EINVAL;
     if ((runtime.events(listener) & (EPOLLIN | EPOLLERR)) != 0) return take_connection(listener, address, length, flags);
     if (!kernel || !listener.kernel) return -EAGAIN;
-    const int made = real().accept4(listener.fd(), address, length, flags);
+    const int made = Kernel::accept4(listener.fd(), address, length, flags);
     if (made >= 0) forget(made);
-    return result_of(made);
+    return made;
   }));
 }
 
@@ -129,16 +130,14 @@ void note_link(File& file, const sockaddr* address, socklen_t length) noexcept {
   if (const auto link = link_of(address, length); link && *link != 0) file.scope = *link;
 }
 
-// In the name of an end, of which there was `room` for so much: the link that the program has named.
-int with_link(const File& file, int result, sockaddr* address, socklen_t room) noexcept {
-  if (result != 0 || file.scope == 0 || room < sizeof(sockaddr_in6) || !link_of(address, room)) return result;
+// Puts the link that the program has named into the name of an end, which had so much room.
+void put_link(const File& file, sockaddr* address, socklen_t room) noexcept {
+  if (file.scope == 0 || room < sizeof(sockaddr_in6) || !link_of(address, room)) return;
   std::memcpy(reinterpret_cast<std::byte*>(address) + offsetof(sockaddr_in6, sin6_scope_id), &file.scope, sizeof file.scope);
-  return result;
 }
 
 // An option's value, as much of it as there is room for.
-int tell_int(int number, void* value, socklen_t* length) {
-  if (static_cast<int>(*length) < 0) return static_cast<int>(answer(-EINVAL));
+int tell_int(int number, void* value, socklen_t* length) noexcept {
   *length = std::min(*length, static_cast<socklen_t>(sizeof number));
   std::memcpy(value, &number, *length);
   return 0;
@@ -146,11 +145,10 @@ int tell_int(int number, void* value, socklen_t* length) {
 
 // SO_RCVBUF and SO_SNDBUF: Linux reports them doubled, as it counts its own bookkeeping.
 int told_of(const File& file, int name) {
+  using Option = sockets::Stack::Option;
   if (const int told = name == SO_RCVBUF ? file.receive_told : file.send_told; told != 0) return told;
-  int number = 0;
-  socklen_t length = sizeof number;
-  Runtime::get().sockets().getsockopt(file.socket, SOL_SOCKET, name, &number, &length);
-  return 2 * std::min(number, INT_MAX / 2);
+  const int64_t bytes = Runtime::get().stack().option(file.socket, name == SO_RCVBUF ? Option::receive_buffer : Option::send_buffer);
+  return 2 * static_cast<int>(std::min<int64_t>(bytes, INT_MAX / 2));
 }
 
 // Options with values that the stack does not store. The shadow has them.
@@ -158,47 +156,51 @@ bool shadow_tells(const File& file, int level, int name) noexcept {
   if (level == IPPROTO_IPV6 && file.domain == AF_INET) return true;  // that there is no such option
   if (level != SOL_SOCKET) return false;
   if (name == SO_ERROR) return file.kernel_peer;
-  if (name == SO_LINGER) return Runtime::get().sockets().stack().option(file.socket, sockets::Stack::Option::linger) < 0;
+  if (name == SO_LINGER) return Runtime::get().stack().option(file.socket, sockets::Stack::Option::linger) < 0;
   return name == SO_RCVTIMEO || name == SO_SNDTIMEO || name == (file.is_stream() ? SO_BROADCAST : SO_KEEPALIVE);
 }
 
-// The name of an end that the stack is not asked for: of a pair's, or of one that waits for the network interface. nullptr: there is none.
+// The name of an end that the stack is not asked for: of a pair, or of a socket that waits for the network interface. Null: there is none.
 const sockets::Address* kept_name(const File& file, bool local) noexcept {
   if (file.pair) return local ? &file.pair->local : &file.pair->remote;
-  if (!file.waits_back()) return nullptr;
-  if (local) return &file.inherited->local;
-  return file.inherited->remote.host.is_unspecified() ? nullptr : &file.inherited->remote;
+  if (!file.waits_back() || (!local && file.inherited->remote.host.is_unspecified())) return nullptr;
+  return local ? &file.inherited->local : &file.inherited->remote;
 }
 
-// For a name.
-int check_room(const sockaddr* address, const socklen_t* length) noexcept {
+// getsockname(), or getpeername().
+int tell_name(const File& file, bool local, sockaddr* address, socklen_t* length) {
+  const sockets::Address* const kept = kept_name(file, local);
+  if (file.kernel_peer || (!file.in_stack() && kept == nullptr)) return kAskKernel;
   if (sockets::is_nowhere(length)) return -EFAULT;
   if (static_cast<int>(*length) < 0) return -EINVAL;
-  return sockets::is_nowhere(address) ? -EFAULT : 0;
+  if (sockets::is_nowhere(address)) return -EFAULT;
+  if (kept != nullptr) return sockets::write_sockaddr(*kept, file.domain == AF_INET6, address, length), 0;
+  const socklen_t room = *length;
+  const int result = Runtime::get().endpoint_stack().name_of(file.socket, local, address, length);
+  if (result == 0) put_link(file, address, room);
+  return result;
 }
 
 // SO_PEERNAME: which will have no more room than the name is long.
 int tell_peer(const File& file, void* value, socklen_t* length) {
   sockaddr_storage name;
   socklen_t whole = sizeof name;
-  if (Runtime::get().sockets().getpeername(file.socket, reinterpret_cast<sockaddr*>(&name), &whole) != 0) return -1;
-  if (*length > whole) return static_cast<int>(answer(-EINVAL));
+  const int wrong = Runtime::get().endpoint_stack().name_of(file.socket, false, reinterpret_cast<sockaddr*>(&name), &whole);
+  if (wrong < 0) return wrong;
+  if (*length > whole) return -EINVAL;
   std::memcpy(value, &name, *length);
   return 0;
 }
 
-// To what is no address of the socket's kind: AF_UNSPEC ends a connection, all else is the `error`.
-int connect_nowhere(File& file, const sockaddr* address, socklen_t length, int error) {
+// To what is no address of the socket's kind: AF_UNSPEC ends a connection, all else is `wrong`, an -errno.
+int connect_nowhere(File& file, const sockaddr* address, socklen_t length, int wrong) {
   if (!file.in_stack() || file.kernel_peer) {
-    const int result = result_of(real().connect(file.fd(), address, length));
+    const int result = Kernel::connect(file.fd(), address, length);
     if (result == 0) file.kernel_peer = false;
     return result;
   }
-  const bool apart = error == EAFNOSUPPORT && sockets::family_of(address) == AF_UNSPEC;
-  if (!apart) return -error;
-  Runtime& runtime = Runtime::get();
-  runtime.sockets().stack().set_time(runtime.now());
-  return runtime.sockets().stack().disconnect(file.socket);
+  const bool apart = wrong == -EAFNOSUPPORT && sockets::family_of(address) == AF_UNSPEC;
+  return apart ? Runtime::get().endpoint_stack().timed_stack().disconnect(file.socket) : wrong;
 }
 
 // Connects a socket that route_for() has put into the stack.
@@ -208,17 +210,64 @@ int connect_in_stack(File& file, const sockaddr* address, socklen_t length, cons
   Runtime& runtime = Runtime::get();
   leave_kernel(file);
   file.kernel_peer = false;
-  sockets::Stack& stack = runtime.sockets().stack();
-  stack.set_time(runtime.now());
-  const int begun = stack.connect(file.socket, to);
+  const int begun = runtime.endpoint_stack().timed_stack().connect(file.socket, to);
   if (file.is_stream() && (begun == 0 || begun == -EINPROGRESS)) file.signalled = 0;
   if (file.nonblocking || (begun != -EINPROGRESS && begun != -EALREADY)) return begun;
-  const int64_t done = runtime.block(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {
+  const int64_t done = runtime.block_on(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {
     if (!file.in_stack()) return Runtime::gone(file, true);
-    const int more = runtime.sockets().stack().connect(file.socket, to);
+    const int more = runtime.stack().connect(file.socket, to);
     return more == -EISCONN ? 0 : more == -EINPROGRESS || more == -EALREADY ? -EAGAIN : more;
   });
   return done == -EAGAIN ? begun : static_cast<int>(done);  // SO_SNDTIMEO, as Linux has it
+}
+
+// connect() on a socket of ours, or on one that becomes so. kAskKernel: it is the kernel's.
+int connect_file(File& file, const sockaddr* address, socklen_t length) {
+  sockets::Address to;
+  if (const int wrong = read_address(file, address, length, to); wrong < 0) return connect_nowhere(file, address, length, wrong);
+  const int route = route_for(file, to);
+  return route < 0 ? route : connect_in_stack(file, address, length, to);
+}
+
+// The kernel's connect() may wait, so this thread does not have the lock meanwhile.
+int connect_at_kernel(int fd, const sockaddr* address, socklen_t length) {
+  const int result = real().connect(fd, address, length);
+  if (result != 0 || file_of(fd) == nullptr) return result;
+  const Runtime::Guard guard;
+  File* const both = Runtime::get().table().file(fd);
+  if (both != nullptr && both->in_stack() && !both->is_stream()) both->kernel_peer = true;
+  return result;
+}
+
+// shutdown() on a socket in the stack.
+int shut_down(File& file, int how) {
+  if (file.kernel && (file.listens || !file.is_stream())) real().shutdown(file.fd(), how);
+  const int result = Runtime::get().endpoint_stack().shut_down(file.socket, how);
+  if (file.listens && how != SHUT_WR) {
+    ParentChannels::send_to_all(file, ParentMessage::Kind::close);
+    ParentChannels::give_back(file);
+    file.origins.clear();
+    file.listens = false;
+    for (Sleeper* each : file.sleepers) each->wake();
+  }
+  if (file.signals_of >= 0) file.signalled = Runtime::get().events(file);  // what it did itself is no news
+  return result;
+}
+
+// getsockopt() on a socket of ours.
+int tell_option(File& file, int level, int name, void* value, socklen_t* length) {
+  const bool somewhere = !sockets::is_nowhere(value) && !sockets::is_nowhere(length);
+  if (file.lost && level == SOL_SOCKET && name == SO_ERROR && somewhere) return tell_int(std::exchange(file.error, 0), value, length);
+  if (!file.in_stack() || shadow_tells(file, level, name)) return kAskKernel;
+  if (!somewhere) return -EFAULT;
+  if (static_cast<int>(*length) < 0) return -EINVAL;
+  Runtime::get().poll_if_due();
+  if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_SNDBUF)) return tell_int(told_of(file, name), value, length);
+  if (level == SOL_SOCKET && name == SO_RCVLOWAT) return tell_int(file.receive_least, value, length);
+  if (level == IPPROTO_TCP && name == TCP_INQ && file.is_stream()) return tell_int(file.tells.left, value, length);
+  if (level == SOL_SOCKET && name == SO_PEERNAME) return tell_peer(file, value, length);
+  const int result = Runtime::get().endpoint_stack().get_option(file.socket, level, name, value, length);
+  return result == -ENOPROTOOPT ? kAskKernel : result;
 }
 
 }  // namespace
@@ -226,7 +275,7 @@ int connect_in_stack(File& file, const sockaddr* address, socklen_t length, cons
 UNET_PRELOAD int socket(int domain, int type, int protocol) noexcept {
   if (Runtime::inside() || !may_be_in_stack(domain, type, protocol)) return fresh(real().socket(domain, type, protocol));
   const Runtime::Guard guard;
-  if (!has_memory()) return static_cast<int>(answer(-ENOMEM));
+  if (!has_memory()) return answer(-ENOMEM);
   const int fd = real().socket(domain, type, protocol);
   if (fd < 0) return fd;
   auto* const file = new File(domain, type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -236,156 +285,67 @@ UNET_PRELOAD int socket(int domain, int type, int protocol) noexcept {
 }
 
 UNET_PRELOAD int bind(int fd, const sockaddr* address, socklen_t length) noexcept {
-  if (file_of(fd) == nullptr) return real().bind(fd, address, length);
-  const Runtime::Guard guard;
-  Runtime::get().process_channels();  // a port that others have closed is free
-  File* const file = Runtime::get().file(fd);
-  if (file == nullptr) return real().bind(fd, address, length);
-  note_link(*file, address, length);
-  return static_cast<int>(answer(bind_file(*file, address, length)));
+  const auto ours = [&](File& file) {
+    Runtime::get().process_channels();  // a port that others have closed is free
+    note_link(file, address, length);
+    return bind_file(file, address, length);
+  };
+  return call_on(fd, ours, [&] { return real().bind(fd, address, length); });
 }
 
 UNET_PRELOAD int listen(int fd, int backlog) noexcept {
-  if (file_of(fd) == nullptr) return real().listen(fd, backlog);
-  const Runtime::Guard guard;
-  File* const file = Runtime::get().file(fd);
-  if (file == nullptr) return real().listen(fd, backlog);
-  bool decided = false;
-  const int result = listen_file(*file, backlog, decided);
-  return decided ? static_cast<int>(answer(result)) : real().listen(fd, backlog);
+  return call_on(fd, [&](File& file) { return listen_file(file, backlog); }, [&] { return real().listen(fd, backlog); });
 }
 
 UNET_PRELOAD int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
-  if (file_of(fd) == nullptr) return fresh(real().accept4(fd, address, length, flags));
-  ::pthread_testcancel();
-  {
-    const Runtime::Guard guard;
-    File* const file = Runtime::get().file(fd);
-    if (file != nullptr && (file->in_stack() || file->inherited)) {
-      return static_cast<int>(answer(holding(*file, [&](File& held) { return accept_of(held, address, length, flags); })));
-    }
-  }
-  return fresh(real().accept4(fd, address, length, flags));
+  return call_on<true>(
+      fd, [&](File& file) { return file.in_stack() || file.inherited ? accept_of(file, address, length, flags) : kAskKernel; },
+      [&] { return fresh(real().accept4(fd, address, length, flags)); });
 }
 
 UNET_PRELOAD int accept(int fd, sockaddr* address, socklen_t* length) { return accept4(fd, address, length, 0); }
 
 UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
   const AtKernel noted;
-  if (file_of(fd) == nullptr) return real().connect(fd, address, length);
-  ::pthread_testcancel();
-  const Runtime::Guard guard;
-  File* const file = Runtime::get().file(fd);
-  // The kernel's connect() may wait, but not under our lock: a file that becomes the kernel's is asked for again below.
-  if (file != nullptr) {
-    sockets::Address to;
-    const int error = read_address(*file, address, length, to);
-    bool decided = false;
-    if (const int result = error == 0 ? route_for(*file, to, decided) : 0; result < 0) return static_cast<int>(answer(result));
-    if (error != 0 || decided) {
-      return static_cast<int>(answer(holding(*file, [&](File& held) {
-        return error != 0 ? connect_nowhere(held, address, length, error) : connect_in_stack(held, address, length, to);
-      })));
-    }
-  }
-  int result, error;
-  {
-    const Runtime::Away away;
-    result = real().connect(fd, address, length);
-    error = errno;
-  }
-  File* const both = result == 0 ? Runtime::get().table().file(fd) : nullptr;
-  if (both != nullptr && both->in_stack() && !both->is_stream()) both->kernel_peer = true;
-  errno = error;
-  return result;
+  return call_on<true>(
+      fd, [&](File& file) { return connect_file(file, address, length); }, [&] { return connect_at_kernel(fd, address, length); });
 }
 
 UNET_PRELOAD int shutdown(int fd, int how) noexcept {
   const AtKernel noted;
-  if (file_of(fd) == nullptr) return real().shutdown(fd, how);
-  const Runtime::Guard guard;
-  File* const file = Runtime::get().file(fd);
-  if (file != nullptr && file->pair && how != SHUT_RD) ParentChannels::send_to_all(*file, ParentMessage::Kind::end);
-  if (file == nullptr || !file->in_stack()) return real().shutdown(fd, how);
-  if (file->kernel && (file->listens || !file->is_stream())) real().shutdown(fd, how);
-  const int result = Runtime::get().sockets().shutdown(file->socket, how);
-  if (file->listens && how != SHUT_WR) {
-    ParentChannels::send_to_all(*file, ParentMessage::Kind::close);
-    ParentChannels::give_back(*file);
-    file->origins.clear();
-    file->listens = false;
-    for (Sleeper* each : file->sleepers) each->wake();
-  }
-  if (file->signals_of >= 0) file->signalled = Runtime::get().events(*file);  // what it did itself is no news
-  return result;
+  const auto ours = [&](File& file) {
+    if (file.pair && how != SHUT_RD) ParentChannels::send_to_all(file, ParentMessage::Kind::end);
+    return file.in_stack() ? shut_down(file, how) : kAskKernel;
+  };
+  return call_on(fd, ours, [&] { return real().shutdown(fd, how); });
 }
 
 UNET_PRELOAD int getsockname(int fd, sockaddr* address, socklen_t* length) noexcept {
-  if (file_of(fd) == nullptr) return real().getsockname(fd, address, length);
-  const Runtime::Guard guard;
-  File* const file = Runtime::get().file(fd);
-  const sockets::Address* const kept = file == nullptr ? nullptr : kept_name(*file, true);
-  if (file == nullptr || file->kernel_peer || (!file->in_stack() && kept == nullptr)) return real().getsockname(fd, address, length);
-  if (const int wrong = check_room(address, length); wrong < 0) return static_cast<int>(answer(wrong));
-  if (kept != nullptr) return sockets::write_sockaddr(*kept, file->domain == AF_INET6, address, length), 0;
-  const socklen_t room = *length;
-  return with_link(*file, Runtime::get().sockets().getsockname(file->socket, address, length), address, room);
+  return call_on(
+      fd, [&](File& file) { return tell_name(file, true, address, length); }, [&] { return real().getsockname(fd, address, length); });
 }
 
 UNET_PRELOAD int getpeername(int fd, sockaddr* address, socklen_t* length) noexcept {
-  if (file_of(fd) == nullptr) return real().getpeername(fd, address, length);
-  const Runtime::Guard guard;
-  File* const file = Runtime::get().file(fd);
-  const sockets::Address* const kept = file == nullptr ? nullptr : kept_name(*file, false);
-  if (file == nullptr || file->kernel_peer || (!file->in_stack() && kept == nullptr)) return real().getpeername(fd, address, length);
-  if (const int wrong = check_room(address, length); wrong < 0) return static_cast<int>(answer(wrong));
-  if (kept != nullptr) return sockets::write_sockaddr(*kept, file->domain == AF_INET6, address, length), 0;
-  const socklen_t room = *length;
-  return with_link(*file, Runtime::get().sockets().getpeername(file->socket, address, length), address, room);
+  return call_on(
+      fd, [&](File& file) { return tell_name(file, false, address, length); }, [&] { return real().getpeername(fd, address, length); });
 }
 
 UNET_PRELOAD int setsockopt(int fd, int level, int name, const void* value, socklen_t length) noexcept {
   // The shadow judges it first: whether there is such an option, and such a value. A pair knows none of TCP's.
-  const int result = real().setsockopt(fd, level, name, value, length);
-  const int error = errno;
-  if (file_of(fd) == nullptr) return result;
-  if (result != 0) {
-    const Runtime::Guard guard;
-    File* const file = Runtime::get().file(fd);
+  const int result = Kernel::setsockopt(fd, level, name, value, length);
+  const auto ours = [&](File& file) {
+    if (result == 0) return set_option(file, level, name, value, length);
     // Where the kernel has no interface for groups, the network interface is one.
-    const bool of_groups = level == IPPROTO_IP || level == IPPROTO_IPV6;
-    if (of_groups && (error == ENODEV || error == EADDRNOTAVAIL) && file != nullptr) {
-      return static_cast<int>(answer(-set_group_option(*file, level, name, value, length, error)));
-    }
-    errno = error;
-    return file != nullptr && file->pair && (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6) ? 0 : result;
-  }
-  const Runtime::Guard guard;
-  File* const file = Runtime::get().file(fd);
-  return file == nullptr ? 0 : static_cast<int>(answer(-set_option(*file, level, name, value, length)));
+    const bool of_protocol = level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6;
+    const bool of_groups = of_protocol && level != IPPROTO_TCP && (result == -ENODEV || result == -EADDRNOTAVAIL);
+    if (of_groups) return set_group_option(file, level, name, value, length, result);
+    return file.pair && of_protocol ? 0 : result;
+  };
+  return call_on(fd, ours, [&] { return answer(result); });
 }
 
 UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t* length) noexcept {
-  if (file_of(fd) == nullptr) return real().getsockopt(fd, level, name, value, length);
-  const Runtime::Guard guard;
-  File* const file = Runtime::get().file(fd);
-  const bool somewhere = !sockets::is_nowhere(value) && !sockets::is_nowhere(length);
-  if (file != nullptr && file->lost && level == SOL_SOCKET && name == SO_ERROR && somewhere) {
-    const int error = std::exchange(file->error, 0);
-    *length = std::min(*length, static_cast<socklen_t>(sizeof error));
-    std::memcpy(value, &error, *length);
-    return 0;
-  }
-  if (file == nullptr || !file->in_stack() || shadow_tells(*file, level, name)) {
-    return real().getsockopt(fd, level, name, value, length);
-  }
-  if (sockets::is_nowhere(value) || sockets::is_nowhere(length)) return static_cast<int>(answer(-EFAULT));
-  if (static_cast<int>(*length) < 0) return static_cast<int>(answer(-EINVAL));
-  Runtime::get().poll_if_due();
-  if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_SNDBUF)) return tell_int(told_of(*file, name), value, length);
-  if (level == SOL_SOCKET && name == SO_RCVLOWAT) return tell_int(file->receive_least, value, length);
-  if (level == IPPROTO_TCP && name == TCP_INQ && file->is_stream()) return tell_int(file->tells.left, value, length);
-  if (level == SOL_SOCKET && name == SO_PEERNAME) return tell_peer(*file, value, length);
-  const int result = Runtime::get().sockets().getsockopt(file->socket, level, name, value, length);
-  return result < 0 && errno == ENOPROTOOPT ? real().getsockopt(fd, level, name, value, length) : result;
+  return call_on(
+      fd, [&](File& file) { return tell_option(file, level, name, value, length); },
+      [&] { return real().getsockopt(fd, level, name, value, length); });
 }

@@ -113,7 +113,7 @@ void let_kernel_take_part(File& file) {
 
 // Its port may be had by children, too: they are told the group.
 int bind_in_stack(File& file, const sockets::Address& to) {
-  sockets::Stack& stack = Runtime::get().sockets().stack();
+  sockets::Stack& stack = Runtime::get().stack();
   if (stack.option(file.socket, sockets::Stack::Option::reuse_port) > 0 || to.host.is_multicast()) return stack.bind(file.socket, to);
   uint64_t group = 0;
   while (group <= kIpReusePort) {
@@ -138,15 +138,14 @@ bool is_news(const File::Option& option) {
 int give_option(const File& file, const File::Option& option) {
   const auto length = static_cast<socklen_t>(option.value.size());
   Runtime& runtime = Runtime::get();
-  if (runtime.sockets().setsockopt(file.socket, option.level, option.name, option.value.data(), length) == 0) return 0;
-  const int wrong = errno;
-  if (wrong == ENOPROTOOPT && does_without(option.level, option.name, option.value.data(), length)) return 0;
-  const bool lasts = wrong == ENOPROTOOPT || wrong == ENOENT;  // there is no such option, no such congestion control
+  const int wrong = runtime.endpoint_stack().set_option(file.socket, option.level, option.name, option.value.data(), length);
+  if (wrong == 0 || (wrong == -ENOPROTOOPT && does_without(option.level, option.name, option.value.data(), length))) return 0;
+  const bool lasts = wrong == -ENOPROTOOPT || wrong == -ENOENT;  // there is no such option, no such congestion control
   if (runtime.logs() || (lasts && is_news(option))) {
     tell_user("unet-sockets: descriptor %d: option %d of level %d is the kernel's alone%s\n", file.fd(), option.name, option.level,
               lasts ? ", and so is a socket that needs it: --rule 'kernel ...' leaves it to the kernel" : "");
   }
-  return lasts ? -wrong : 0;
+  return lasts ? wrong : 0;
 }
 
 // At any port that both have free, or at the one that is given. 0, or -errno.
@@ -154,21 +153,20 @@ int bind_dual(File& file, sockets::Address to) {
   const bool any = to.port == 0;
   for (int i = 0; i < (any ? kPortTries : 1); ++i) {
     if (const int result = open_in_stack(file); result < 0) return result;
-    sockets::Sockets& ours = Runtime::get().sockets();
-    int error = -bind_in_stack(file, {to.host, any ? uint16_t{0} : to.port});
-    if (error == 0) {
+    int result = bind_in_stack(file, {to.host, any ? uint16_t{0} : to.port});
+    if (result == 0) {
       sockaddr_storage address;
       socklen_t length = sizeof address;
-      ours.getsockname(file.socket, reinterpret_cast<sockaddr*>(&address), &length);
-      error = real().bind(file.fd(), reinterpret_cast<sockaddr*>(&address), length) < 0 ? errno : 0;
+      Runtime::get().endpoint_stack().name_of(file.socket, true, reinterpret_cast<sockaddr*>(&address), &length);
+      result = Kernel::bind(file.fd(), reinterpret_cast<sockaddr*>(&address), length);
     }
-    if (error == 0) {
+    if (result == 0) {
       let_kernel_take_part(file);
       file.bound = true;
       return 0;
     }
     Runtime::get().close_socket(file);
-    if (!any || error != EADDRINUSE) return -error;
+    if (!any || result != -EADDRINUSE) return result;
   }
   return -EADDRINUSE;
 }
@@ -195,9 +193,8 @@ int open_in_stack(File& file) {
   Runtime& runtime = Runtime::get();
   if (const int wrong = runtime.open(); wrong < 0) return wrong;
   if (!has_memory()) return -ENOMEM;
-  const int made = runtime.sockets().socket(file.domain, file.type, 0);
-  if (made < 0) return -errno;
-  runtime.sockets().set_nonblocking(made, true);
+  const int made = runtime.stack().socket(file.is_stream() ? sockets::Type::stream : sockets::Type::datagram, file.domain == AF_INET6);
+  if (made < 0) return made;
   runtime.give_socket(file, made);
   for (const File::Option& each : file.options) {
     const int result = give_option(file, each);
@@ -265,33 +262,31 @@ void become_pair(File& file, int end, const sockets::Address& local, const socke
 int bind_file(File& file, const sockaddr* address, socklen_t length) {
   sockets::Address to;
   Runtime& runtime = Runtime::get();
-  const int error = sockets::read_sockaddr(address, length, file.domain == AF_INET6, false, to);
-  if (file.in_stack()) return error != 0 ? -error : bind_in_stack(file, to);
+  const int wrong = sockets::read_sockaddr(address, length, file.domain == AF_INET6, false, to);
+  if (file.in_stack()) return wrong != 0 ? wrong : bind_in_stack(file, to);
   // The kernel reports the error, and the socket stays undecided.
-  if (error != 0 || file.bound) return result_of(real().bind(file.fd(), address, length));
+  if (wrong != 0 || file.bound) return Kernel::bind(file.fd(), address, length);
   const std::optional<Backend> backend = backend_of_local(file, to);
   if (!backend) return -ENOMEM;
   if (*backend == Backend::dual) return bind_dual(file, to);
   if (*backend == Backend::kernel) {
-    const int result = result_of(real().bind(file.fd(), address, length));
+    const int result = Kernel::bind(file.fd(), address, length);
     if (result == 0) leave_to_kernel(file);
     return result;
   }
   int result = open_in_stack(file);
   if (result == 0) result = bind_in_stack(file, to);
   if (result < 0) {
-    const int wrong = -result;
     runtime.close_socket(file);
-    return -wrong;
+    return result;
   }
   file.bound = true;
   leave_kernel(file);
   return 0;
 }
 
-int listen_file(File& file, int backlog, bool& decided) {
-  decided = true;
-  if (!file.is_stream()) return result_of(real().listen(file.fd(), backlog));
+int listen_file(File& file, int backlog) {
+  if (!file.is_stream()) return Kernel::listen(file.fd(), backlog);
   if (!file.in_stack()) {
     // Bound before: another process has its port by now, or there is no network interface.
     if (const int wrong = file.inherited ? Runtime::get().open() : 0; wrong < 0) return wrong;
@@ -299,33 +294,30 @@ int listen_file(File& file, int backlog, bool& decided) {
     const bool of_device = is_of_device(file);
     if (of_device || known_addresses() == nullptr) {
       if (!of_device && Runtime::get().lacks_memory()) return -ENOMEM;
-      decided = false;
       leave_to_kernel(file);
-      return 0;
+      return kAskKernel;
     }
     if (const int result = bind_dual(file, {}); result < 0) return result;
   }
-  const int result = Runtime::get().sockets().stack().listen(file.socket, backlog);
+  const int result = Runtime::get().stack().listen(file.socket, backlog);
   if (result < 0) return result;
   file.listens = true;
   file.backlog = backlog;
   // A process that only holds it for its children gets none of their connections.
   file.receives = !file.registrations.empty() || file.signals_of >= 0;
-  static_cast<void>(Runtime::get().sockets().stack().set_accepts_new_flows(file.socket, file.receives));
-  return file.kernel ? result_of(real().listen(file.fd(), backlog)) : 0;
+  static_cast<void>(Runtime::get().stack().set_accepts_new_flows(file.socket, file.receives));
+  return file.kernel ? Kernel::listen(file.fd(), backlog) : 0;
 }
 
-int route_for(File& file, const sockets::Address& remote, bool& decided) {
-  decided = true;
+int route_for(File& file, const sockets::Address& remote) {
   if (file.in_stack() && !file.kernel && file.is_stream()) return 0;
   const std::optional<Backend> backend = backend_of_remote(file, remote);
   if (!backend) return -ENOMEM;
   if (*backend == Backend::kernel) {
-    decided = false;
     // A datagram socket may send elsewhere later.
     if (file.is_stream()) leave_to_kernel(file);
     else if (file.in_stack()) join_kernel(file);
-    return 0;
+    return kAskKernel;
   }
   if (const int result = open_in_stack(file); result < 0) return result;
   if (file.is_stream() || !file.bound) leave_kernel(file);
@@ -399,8 +391,8 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
   if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO) && length >= sizeof(timeval)) {
     timeval time;
     std::memcpy(&time, value, sizeof time);
-    const Nanoseconds within = static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_usec) * kMicrosecond;
-    (name == SO_RCVTIMEO ? file.receive_within : file.send_within) = within;
+    (name == SO_RCVTIMEO ? file.receive_within : file.send_within) = nanoseconds_of(time);
+    return 0;
   }
   if (level == SOL_SOCKET && name == SO_RCVLOWAT && length >= sizeof(int)) {
     int least;
@@ -413,11 +405,10 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
     if (!file.pair) keep_option(file, level, name, value, length);
     return 0;
   }
-  if (Runtime::get().sockets().setsockopt(file.socket, level, name, value, length) == 0) {
-    if (file.is_joined() || file.bound) keep_option(file, level, name, value, length);  // the network interface may go, and come back
-    return 0;
-  }
-  return errno == ENOPROTOOPT && does_without(level, name, value, length) ? 0 : errno;
+  const int result = Runtime::get().endpoint_stack().set_option(file.socket, level, name, value, length);
+  if (result < 0) return result == -ENOPROTOOPT && does_without(level, name, value, length) ? 0 : result;
+  if (file.is_joined() || file.bound) keep_option(file, level, name, value, length);  // the network interface may go, and come back
+  return 0;
 }
 
 // An undecided socket has a part in the stack for this call only: the stack judges the option, which is kept for bind().
@@ -427,7 +418,7 @@ int set_group_option(File& file, int level, int name, const void* value, socklen
   if (all == nullptr || !has_network(*all) || open_in_stack(file) < 0) return error;
   const int result = set_option(file, level, name, value, length);
   Runtime::get().close_socket(file);
-  return result == ENOPROTOOPT ? error : result;
+  return result == -ENOPROTOOPT ? error : result;
 }
 
 }  // namespace unet::preload

@@ -51,10 +51,7 @@ ssize_t write_cookie(void* cookie, const char* data, size_t length) {
   }
   return static_cast<ssize_t>(written);
 }
-int seek_cookie(void*, off64_t*, int) {
-  errno = ESPIPE;
-  return -1;
-}
+int seek_cookie(void*, off64_t*, int) { return answer(-ESPIPE); }
 int close_cookie(void* cookie) { return close(fd_of(cookie)); }
 
 FILE* stream_of(int fd, const char* mode, cookie_close_function_t* closes) noexcept {
@@ -153,10 +150,9 @@ constinit thread_local bool unet::preload::standard_changed = false;
 
 void unet::preload::follow_standard() noexcept {
   standard_changed = false;
-  const int error = errno;
+  const ErrnoStays stays;
   const Uncancelled uncancelled;
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) follow(fd);
-  errno = error;
 }
 
 void unet::preload::lock_streams() noexcept { ::_IO_list_lock(); }

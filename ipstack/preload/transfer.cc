@@ -27,10 +27,12 @@ using sockets::Stack;
 
 namespace {
 
+sockets::EndpointStack& ours() noexcept { return Runtime::get().endpoint_stack(); }
+
 constexpr size_t kGather = Piece::kSize;
 constexpr short kNothingOfKernels = 0;  // the shadow of a datagram socket is always writable
 
-// The length of all pieces; one call moves kTransferMax bytes at most, as in the kernel.
+// The length of all pieces. As in the kernel, one call moves kTransferMax bytes at most.
 size_t bytes_of(const msghdr& message) noexcept {
   size_t sum = 0;
   for (size_t i = 0; i < message.msg_iovlen; ++i) sum += std::min(message.msg_iov[i].iov_len, kTransferMax - sum);
@@ -48,20 +50,14 @@ int64_t check(const msghdr& message) noexcept {
   return 0;
 }
 
-int64_t receive_from_stack(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length,
-                     Stack::Received* what = nullptr) {
-  const int how = (flags | MSG_DONTWAIT) & ~MSG_WAITALL;
-  return result_of(Runtime::get().sockets().recvfrom(file.socket, data, length, how, from, from_length, what));
-}
-
 // A datagram, once: ours, or `kernels()`.
 template <typename Kernels>
-int64_t receive_datagram(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length, Stack::Received& what,
+int64_t receive_datagram(File& file, MutableBytes room, int flags, sockaddr* from, socklen_t* from_length, Stack::Received& what,
                          Kernels kernels) {
-  if (file.left) return kLeft;
+  if (file.left) return kAskKernel;
   if (file.waits_back()) static_cast<void>(Forks::adopt(file));  // else it waits until there is a network interface again
   if (!file.in_stack() && !file.is_undecided() && !file.waits_back()) return Runtime::gone(file, false);
-  const int64_t got = file.in_stack() ? receive_from_stack(file, data, length, flags, from, from_length, &what) : -EAGAIN;
+  const int64_t got = !file.in_stack() ? -EAGAIN : ours().receive_from_now(file.socket, room, flags, from, from_length, what);
   if (got >= 0) file.came = what.came;
   if (got != -EAGAIN || !file.kernel) return got;
   const int64_t other = kernels();
@@ -70,74 +66,79 @@ int64_t receive_datagram(File& file, void* data, size_t length, int flags, socka
 }
 
 // All of `data` if the call waits, else as much as there is room for.
-int64_t send_stream(File& file, const std::byte* data, size_t length, int flags) {
+int64_t send_stream(File& file, Bytes data, int flags) {
   Runtime& runtime = Runtime::get();
   const bool may_wait = waits(file, flags);
   size_t sent = 0;
-  const int64_t result = runtime.block(file, POLLOUT, may_wait, file.send_within, [&](bool) -> int64_t {
+  const int64_t result = runtime.block_on(file, POLLOUT, may_wait, file.send_within, [&](bool) -> int64_t {
     if (!file.in_stack()) return Runtime::gone(file, true);
-    const auto send = [&] { return result_of(runtime.sockets().send(file.socket, data + sent, length - sent, flags | MSG_DONTWAIT)); };
+    const auto send = [&] { return ours().send_now(file.socket, data.subspan(sent), flags); };
     int64_t more = send();
     if (more == -EAGAIN && runtime.poll() && file.in_stack()) more = send();  // what has come may be room, or the end
-    if (more == -EAGAIN || (more >= 0 && static_cast<size_t>(more) < length - sent)) tell_of_room(file);
+    if (more == -EAGAIN || (more >= 0 && static_cast<size_t>(more) < data.size() - sent)) tell_of_room(file);
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
     this_call.has_part = sent != 0;
-    return sent < length && may_wait ? -EAGAIN : static_cast<int64_t>(sent);
+    return sent < data.size() && may_wait ? -EAGAIN : static_cast<int64_t>(sent);
   });
   if (result >= 0 || sent == 0) return result;
   runtime.defer_error(file, result);
   return static_cast<int64_t>(sent);
 }
 
-// Ends a whole call on a stream. Its parts are sent without MSG_ZEROCOPY.
+// Queues the notice of MSG_ZEROCOPY at the end of a call: the stack has copied the data already.
 int64_t end_zero_copy(const File& file, int64_t sent, int flags) {
-  if (sent > 0 && (flags & MSG_ZEROCOPY) != 0 && file.in_stack()) Runtime::get().sockets().stack().end_zero_copy(file.socket);
+  if (sent > 0 && (flags & MSG_ZEROCOPY) != 0 && file.in_stack()) Runtime::get().stack().end_zero_copy(file.socket);
   return sent;
 }
 
-// MSG_FASTOPEN. The rest of the data follows the SYN once the connection is established, if the call may wait.
-int64_t connect_and_send(File& file, const std::byte* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
-  const int64_t begun = result_of(Runtime::get().sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
+// MSG_FASTOPEN. What did not go with the SYN follows when the connection stands, if the call may wait for that.
+int64_t connect_and_send(File& file, Bytes data, int flags, const sockaddr* to, socklen_t to_length) {
+  sockets::Address remote;
+  if (const int wrong = read_address(file, to, to_length, remote); wrong < 0) return wrong;
+  const int64_t begun = ours().timed_stack().connect_with(file.socket, data, remote);
   if (begun == -EINPROGRESS) file.signalled = 0;
   if (!waits(file, flags) || (begun < 0 && begun != -EINPROGRESS && begun != -EALREADY && begun != -EAGAIN)) return begun;
   const auto sent = static_cast<size_t>(std::max<int64_t>(begun, 0));
-  if (begun >= 0 && sent == length) return begun;
-  const int64_t more = send_stream(file, data + sent, length - sent, flags & ~MSG_FASTOPEN);
-  sockets::Address remote;
-  if (more >= 0 && file.in_stack() && read_address(file, to, to_length, remote) == 0) {  // that it stands is told by this
-    static_cast<void>(Runtime::get().sockets().stack().connect(file.socket, remote));
-  }
+  if (begun >= 0 && sent == data.size()) return begun;
+  const int64_t more = send_stream(file, data.subspan(sent), flags & ~MSG_FASTOPEN);
+  if (more >= 0 && file.in_stack()) static_cast<void>(Runtime::get().stack().connect(file.socket, remote));  // which tells that it stands
   return more < 0 && sent == 0 ? more : static_cast<int64_t>(sent) + std::max<int64_t>(more, 0);
 }
 
-// The backend of a datagram to `to`; null: it is connected. 0, or -errno.
-int64_t route_datagram(File& file, const sockaddr* to, socklen_t to_length, bool& ours, bool& ipv4) {
-  sockets::Address remote;
-  ours = to != nullptr || !file.kernel_peer;
-  if (to != nullptr) {
-    const int error = read_address(file, to, to_length, remote);
-    // For a socket of IPv6, Linux's sendto() has another error than all other calls.
-    if (error != 0) return error == EAFNOSUPPORT && file.domain == AF_INET6 ? -EINVAL : -error;
-    if (const int result = route_for(file, remote, ours); result < 0) return result;
-  } else if (file.in_stack()) {
-    static_cast<void>(Runtime::get().sockets().stack().remote_address(file.socket, remote));
+// The backend of a datagram to `to`, which is read; null: it is connected. 0: the stack's; kAskKernel; or -errno.
+int route_datagram(File& file, const sockaddr* to, socklen_t to_length, sockets::Address& remote) {
+  if (to == nullptr) {
+    if (file.kernel_peer) return kAskKernel;
+    if (file.in_stack()) static_cast<void>(Runtime::get().stack().remote_address(file.socket, remote));
+    return 0;
   }
-  ipv4 = file.domain == AF_INET || remote.host.is_ipv4();
-  return 0;
+  const int wrong = read_address(file, to, to_length, remote);
+  // For a socket of IPv6, Linux's sendto() has another error than all other calls.
+  if (wrong < 0) return wrong == -EAFNOSUPPORT && file.domain == AF_INET6 ? -EINVAL : wrong;
+  return route_for(file, remote);
 }
 
-int64_t send_datagram(File& file, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
+// `ancillary`: the datagram's message, if it has ancillary data; else null.
+int64_t send_datagram(File& file, Bytes data, int flags, const sockaddr* to, socklen_t to_length, const msghdr* ancillary = nullptr) {
   Runtime& runtime = Runtime::get();
-  bool ours, ipv4;
-  if (const int64_t wrong = route_datagram(file, to, to_length, ours, ipv4); wrong < 0) return wrong;
-  if (!ours) return result_of(real().sendto(file.fd(), data, length, flags, to, to_length));
-  return runtime.block(file, kNothingOfKernels, waits(file, flags), file.send_within, [&](bool) -> int64_t {
+  sockets::Address remote;
+  const int route = route_datagram(file, to, to_length, remote);
+  if (route == kAskKernel && ancillary != nullptr) return Kernel::sendmsg(file.fd(), ancillary, flags);
+  if (route == kAskKernel) return Kernel::sendto(file.fd(), data.data(), data.size(), flags, to, to_length);
+  if (route < 0) return route;
+  Stack::Sending how;
+  const bool ipv4 = file.domain == AF_INET || remote.host.is_ipv4(), connected = to == nullptr;
+  if (const int64_t wrong = ancillary == nullptr ? 0 : read_control(file, *ancillary, ipv4, how); wrong < 0) return wrong;
+  const int64_t sent = runtime.block_on(file, kNothingOfKernels, waits(file, flags), file.send_within, [&](bool) -> int64_t {
     if (!file.in_stack()) return Runtime::gone(file, true);
-    const int64_t result = result_of(runtime.sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
+    if (connected && ancillary != nullptr && runtime.stack().remote_address(file.socket, remote) != 0) return -EDESTADDRREQ;
+    const int64_t result = connected && ancillary == nullptr ? ours().send_now(file.socket, data, flags)
+                                                          : ours().send_to_now(file.socket, data, flags, remote, how);
     if (result == -EAGAIN) tell_of_room(file);
     return result;
   });
+  return end_zero_copy(file, sent, flags);
 }
 
 // SO_RCVLOWAT, for a call that has room for so much.
@@ -145,13 +146,13 @@ bool few_are_no_use(const File& file, size_t length) noexcept {
   return file.receive_least > 1 && length >= static_cast<size_t>(file.receive_least);
 }
 
-// Receives a datagram by `attempt`. If processes share the socket, the one that reads gets the datagrams.
+// Receives a datagram by `attempt`. Of processes that share a socket, the one that reads gets the datagrams.
 template <typename Attempt>
 int64_t receive_waiting(File& file, int flags, Attempt attempt) {
   Runtime& runtime = Runtime::get();
   file.unserved_since = 0;
   runtime.start_receiving(file);
-  return runtime.block(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) -> int64_t {
+  return runtime.block_on(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) -> int64_t {
     if (file.in_stack() && !file.receives) runtime.start_receiving(file);  // meanwhile
     const int64_t got = attempt(kernel);
     const bool another_asked = got >= 0 && !file.origins.empty() && runtime.proxies().is_waited_for(file);
@@ -161,16 +162,16 @@ int64_t receive_waiting(File& file, int flags, Attempt attempt) {
 }
 
 // Also if it is nothing that is asked for, it waits until there is something.
-int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
+int64_t receive_stream(File& file, MutableBytes room, int flags) {
   Runtime& runtime = Runtime::get();
   const bool may_wait = waits(file, flags), all = (flags & MSG_WAITALL) != 0 && (flags & MSG_PEEK) == 0 && may_wait;
   size_t received = 0;
-  const int64_t result = runtime.block(file, POLLIN, may_wait, file.receive_within, [&](bool) -> int64_t {
+  const int64_t result = runtime.block_on(file, POLLIN, may_wait, file.receive_within, [&](bool) -> int64_t {
     if (!file.in_stack()) return Runtime::gone(file, false);
-    if (few_are_no_use(file, length) && (runtime.events(file) & EPOLLIN) == 0) runtime.poll();
-    if (few_are_no_use(file, length) && may_wait && (runtime.events(file) & (EPOLLIN | EPOLLERR)) == 0) return -EAGAIN;
+    if (few_are_no_use(file, room.size()) && (runtime.events(file) & EPOLLIN) == 0) runtime.poll();
+    if (few_are_no_use(file, room.size()) && may_wait && (runtime.events(file) & (EPOLLIN | EPOLLERR)) == 0) return -EAGAIN;
     do {
-      const bool at_urgent = (flags & MSG_PEEK) == 0 && runtime.sockets().stack().is_at_urgent(file.socket);
+      const bool at_urgent = (flags & MSG_PEEK) == 0 && runtime.stack().is_at_urgent(file.socket);
       if (at_urgent && received != 0) break;
       // SIGURG's handler must find the byte there, or the call that it interrupts.
       if (at_urgent && Runtime::this_thread().ends_call) return -EAGAIN;
@@ -178,11 +179,11 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
       const bool handled = at_urgent && signals_held && runtime.let_handlers_run();
       if (handled && may_wait && (file.receive_within != 0 || !signals_restart())) return -EINTR;
       if (!file.in_stack()) return Runtime::gone(file, false);
-      const int64_t more = receive_from_stack(file, data + received, length - received, flags, nullptr, nullptr);
+      const int64_t more = ours().receive_now(file.socket, room.subspan(received), flags | MSG_DONTWAIT);
       if (more <= 0) return more;
       received += static_cast<size_t>(more);
       this_call.has_part = true;
-    } while (all && received < length);
+    } while (all && received < room.size());
     return static_cast<int64_t>(received);
   });
   if (result > 0 || received == 0) return result;
@@ -220,23 +221,23 @@ int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr
     return got;
   }
   const bool no_data = length != 0 && is_nowhere(data);
+  const MutableBytes room{static_cast<std::byte*>(data), no_data ? 0 : length};
   if (file.is_stream() && no_data) return -EFAULT;
   if (file.in_stack() && file.is_stream() && (flags & MSG_OOB) != 0) {
-    return receive_from_stack(file, data, length, flags, nullptr, nullptr);
+    return ours().receive_now(file.socket, room, flags);
   }
   if (file.is_stream() && (flags & MSG_TRUNC) != 0) {
     const Piece away;
-    return receive_stream(file, away.data(), std::min(length, kGather), flags);
+    return receive_stream(file, {away.data(), std::min(length, kGather)}, flags);
   }
-  if (file.is_stream()) return receive_stream(file, static_cast<std::byte*>(data), length, flags);
-  // Bytes that cannot be stored are lost with the datagram, as in the kernel.
+  if (file.is_stream()) return receive_stream(file, room, flags);
+  // As in the kernel, bytes that cannot be stored are lost with the datagram.
   const bool no_name = from != nullptr && (is_nowhere(from) || is_nowhere(from_length));
-  if (no_data) length = 0;
   if (no_name) from = nullptr;
   Stack::Received what;
   const int64_t got = receive_waiting(file, flags, [&](bool kernel) {
-    return receive_datagram(file, data, length, flags, from, from_length, what, [&]() -> int64_t {
-      return kernel ? result_of(real().recvfrom(file.fd(), data, length, flags | MSG_DONTWAIT, from, from_length)) : -EAGAIN;
+    return receive_datagram(file, room, flags, from, from_length, what, [&]() -> int64_t {
+      return kernel ? Kernel::recvfrom(file.fd(), room.data(), room.size(), flags | MSG_DONTWAIT, from, from_length) : -EAGAIN;
     });
   });
   return got >= 0 && (no_data || no_name) ? -EFAULT : got;
@@ -245,14 +246,12 @@ int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr
 int64_t send_bytes(File& file, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
   length = std::min(length, kTransferMax);
   if (is_nowhere(data) && length != 0) return -EFAULT;
-  if (!file.is_stream()) return send_datagram(file, data, length, flags, to, to_length);
+  const Bytes bytes{static_cast<const std::byte*>(data), length};
+  if (!file.is_stream()) return send_datagram(file, bytes, flags, to, to_length);
   if (file.in_stack() && (flags & MSG_FASTOPEN) != 0) {
-    const int how = flags & ~MSG_ZEROCOPY;
-    const int64_t sent = connect_and_send(file, static_cast<const std::byte*>(data), length, how, to, to_length);
-    return with_signal(file, end_zero_copy(file, sent, flags), flags);
+    return with_signal(file, end_zero_copy(file, connect_and_send(file, bytes, flags, to, to_length), flags), flags);
   }
-  const int64_t sent = send_stream(file, static_cast<const std::byte*>(data), length, flags & ~MSG_ZEROCOPY);
-  return with_signal(file, end_zero_copy(file, sent, flags), flags);
+  return with_signal(file, end_zero_copy(file, send_stream(file, bytes, flags), flags), flags);
 }
 
 Bytes scatter(Bytes all, const msghdr& message) noexcept {
@@ -278,7 +277,7 @@ static int64_t receive_pieces(File& file, const msghdr& message, int flags) {
     Runtime::get().defer_error(file, more);
     got += std::max<int64_t>(more, 0);
     if (more < static_cast<int64_t>(length) || (flags & (MSG_PEEK | MSG_OOB)) != 0) break;
-    if (file.in_stack() && Runtime::get().sockets().stack().is_at_urgent(file.socket)) break;
+    if (file.in_stack() && Runtime::get().stack().is_at_urgent(file.socket)) break;
   }
   return got;
 }
@@ -312,8 +311,8 @@ static int64_t receive_datagram_message(File& file, msghdr& message, int flags) 
   Stack::Received what;
   bool kernels = false;
   const int64_t got = receive_waiting(file, flags, [&](bool kernel) {
-    return receive_datagram(file, into, room, flags & ~MSG_TRUNC, name, &message.msg_namelen, what, [&]() -> int64_t {
-      const int64_t other = kernel ? result_of(real().recvmsg(file.fd(), &message, flags | MSG_DONTWAIT)) : -EAGAIN;
+    return receive_datagram(file, {into, room}, flags & ~MSG_TRUNC, name, &message.msg_namelen, what, [&]() -> int64_t {
+      const int64_t other = kernel ? Kernel::recvmsg(file.fd(), &message, flags | MSG_DONTWAIT) : -EAGAIN;
       kernels = other >= 0;
       return other;
     });
@@ -334,36 +333,20 @@ int64_t receive_message(File& file, msghdr& message, int flags) {
     Runtime::get().poll();
     if (!file.in_stack()) return -EAGAIN;
     const int64_t got = receive_error(file, message);
-    return got == -EAGAIN && file.kernel ? result_of(real().recvmsg(file.fd(), &message, flags)) : got;
+    return got == -EAGAIN && file.kernel ? Kernel::recvmsg(file.fd(), &message, flags) : got;
   }
   return file.is_stream() ? receive_stream_message(file, message, flags) : receive_datagram_message(file, message, flags);
 }
 
-// send_message() for a message with ancillary data.
-static int64_t send_marked(File& file, const msghdr& message, Bytes data, int flags) {
-  Runtime& runtime = Runtime::get();
-  const auto* const to = static_cast<const sockaddr*>(message.msg_name);
-  const socklen_t to_length = name_length(message);
-  bool ours, ipv4;
-  if (const int64_t wrong = route_datagram(file, to, to_length, ours, ipv4); wrong < 0) return wrong;
-  if (!ours) return result_of(real().sendmsg(file.fd(), &message, flags));
-  Stack::Sending how;
-  if (const int64_t wrong = read_control(file, message, ipv4, how); wrong < 0) return wrong;
-  return runtime.block(file, kNothingOfKernels, waits(file, flags), file.send_within, [&](bool) -> int64_t {
-    if (!file.in_stack()) return Runtime::gone(file, true);
-    return result_of(runtime.sockets().sendto(file.socket, data.data(), data.size(), flags | MSG_DONTWAIT, to, to_length, how));
-  });
-}
-
 int64_t send_message(File& file, const msghdr& message, int flags) {
   if (const int64_t wrong = check(message); wrong < 0) return wrong;
-  const bool marked = message.msg_controllen != 0 && !file.is_stream();
+  const bool has_ancillary = message.msg_controllen != 0 && !file.is_stream();
   Stack::Sending none;
-  if (const int64_t wrong = marked ? 0 : read_control(file, message, false, none); wrong < 0) return wrong;
+  if (const int64_t wrong = has_ancillary ? 0 : read_control(file, message, false, none); wrong < 0) return wrong;
   const size_t whole = bytes_of(message);
   const auto* const to = static_cast<const sockaddr*>(message.msg_name);
   const socklen_t to_length = name_length(message);
-  if (message.msg_iovlen == 1 && !marked) return send_bytes(file, message.msg_iov[0].iov_base, whole, flags, to, to_length);
+  if (message.msg_iovlen == 1 && !has_ancillary) return send_bytes(file, message.msg_iov[0].iov_base, whole, flags, to, to_length);
   if (!file.is_stream() && whole > kGather) return -EMSGSIZE;
   if (whole <= kGather) {
     const Piece all;
@@ -373,7 +356,8 @@ int64_t send_message(File& file, const msghdr& message, int flags) {
       std::memcpy(all.data() + at, message.msg_iov[i].iov_base, message.msg_iov[i].iov_len);
       at += message.msg_iov[i].iov_len;
     }
-    return marked ? send_marked(file, message, {all.data(), at}, flags) : send_bytes(file, all.data(), at, flags, to, to_length);
+    if (has_ancillary) return send_datagram(file, {all.data(), at}, flags, to, to_length, &message);
+    return send_bytes(file, all.data(), at, flags, to, to_length);
   }
   int64_t sent = 0;
   for (size_t i = 0; i < message.msg_iovlen; ++i) {

@@ -6,7 +6,6 @@
 #include <sys/uio.h>
 
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,9 +14,6 @@
 #include "unet/base/bytes.h"
 
 namespace unet::preload {
-
-// Result of a call that waited while the file was left to the kernel: make the kernel's call.
-constexpr int64_t kLeft = -ERESTART;
 
 // The most that a call moves, as Linux's MAX_RW_COUNT.
 constexpr size_t kTransferMax = 0x7FFF'F000;

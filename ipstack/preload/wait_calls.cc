@@ -175,24 +175,23 @@ int poll_all(Waiting& waiting, Patience& patience, const sigset_t* mask) {
   if (ready != 0) return ready;
   Sleeper& who = Runtime::this_thread();
   // A call without time reports a signal that the mask lets through, too.
-  const auto nothing = [&] { return mask != nullptr && runtime.is_interrupted(who, *mask) ? -EINTR : 0; };
+  const auto nothing = [&] { return mask != nullptr && runtime.let_handlers_run(mask) ? -EINTR : 0; };
   if (patience.most == 0) return nothing();
   patience.since = began;
   const Nanoseconds until = patience.most == kForever ? kForever : began + patience.most;
-  while (true) {
-    Runtime::Woken woken;
-    {
-      const Waiting::Told told(waiting, who);
-      woken = runtime.wait(who, waiting.kernel(), runtime.next_try(waiting.waits_back(), until), mask);
-    }
+  auto woken = Runtime::Woken::something;
+  const auto sleep = [&](Nanoseconds limit) {
+    const Waiting::Told told(waiting, who);
+    return woken = runtime.wait(who, waiting.kernel(), runtime.next_try(waiting.waits_back(), limit), mask);
+  };
+  const auto found = static_cast<int>(runtime.block(until, false, sleep, [&] {
     waiting.adopt();
     ready = waiting.look(false);
-    if (ready != 0) return ready;
-    if (woken == Runtime::Woken::interrupted) return -EINTR;
-    if (runtime.now() < until) continue;
-    if (woken != Runtime::Woken::timed_out) ready = waiting.look(true);
-    return ready != 0 ? ready : nothing();
-  }
+    return ready != 0 ? ready : -EAGAIN;
+  }));
+  if (found != -EAGAIN) return found;
+  if (woken != Runtime::Woken::timed_out) ready = waiting.look(true);
+  return ready != 0 ? ready : nothing();
 }
 
 int poll_with(pollfd* all, nfds_t count, Patience& patience, const sigset_t* mask) {
@@ -200,7 +199,7 @@ int poll_with(pollfd* all, nfds_t count, Patience& patience, const sigset_t* mas
   {
     const Runtime::Guard guard;
     Waiting waiting(all, count);
-    if (waiting.has_entries()) return static_cast<int>(answer(poll_all(waiting, patience, mask)));
+    if (waiting.has_entries()) return answer(poll_all(waiting, patience, mask));
   }
   patience.since = Runtime::get().now();
   timespec limit{.tv_sec = static_cast<time_t>(patience.most / unet::kSecond), .tv_nsec = static_cast<long>(patience.most % unet::kSecond)};
@@ -300,8 +299,8 @@ int select_with(int count, fd_set* read, fd_set* write, fd_set* except, Patience
   Selection selection(Sets(count, read, write, except));
   const int ready = poll_with(selection.all().data(), selection.all().size(), patience, mask);
   if (ready < 0) return ready;
-  // A descriptor that another thread closes meanwhile is ready, as in Linux.
-  if (patience.since == 0 && selection.names_nothing()) return static_cast<int>(answer(-EBADF));
+  // As in Linux, a descriptor that another thread closes meanwhile is ready.
+  if (patience.since == 0 && selection.names_nothing()) return answer(-EBADF);
   return selection.answer();
 }
 
@@ -315,17 +314,15 @@ UNET_PRELOAD int poll(pollfd* all, nfds_t count, int timeout_ms) {
 
 UNET_PRELOAD int ppoll(pollfd* all, nfds_t count, const timespec* timeout, const sigset_t* mask) {
   if (!any_known(all, count)) return real().ppoll(all, count, timeout, mask);
-  if (timeout != nullptr && !is_valid(*timeout)) return static_cast<int>(answer(-EINVAL));
+  if (timeout != nullptr && !is_valid(*timeout)) return answer(-EINVAL);
   Patience patience{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
   return poll_with(all, count, patience, mask);
 }
 
 UNET_PRELOAD int select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
   if (!any_selected(count, read, write, except)) return real().select(count, read, write, except, timeout);
-  if (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_usec < 0)) return static_cast<int>(answer(-EINVAL));
-  Patience patience{timeout == nullptr ? kForever
-                                       : static_cast<Nanoseconds>(timeout->tv_sec) * unet::kSecond +
-                                             static_cast<Nanoseconds>(timeout->tv_usec) * unet::kMicrosecond};
+  if (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_usec < 0)) return answer(-EINVAL);
+  Patience patience{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
   const int ready = select_with(count, read, write, except, patience, nullptr);
   if (timeout != nullptr && patience.since != 0) {  // Linux says how much of it is left
     const Nanoseconds took = Runtime::get().now() - patience.since, left = took < patience.most ? patience.most - took : 0;
@@ -337,7 +334,7 @@ UNET_PRELOAD int select(int count, fd_set* read, fd_set* write, fd_set* except, 
 
 UNET_PRELOAD int pselect(int count, fd_set* read, fd_set* write, fd_set* except, const timespec* timeout, const sigset_t* mask) {
   if (!any_selected(count, read, write, except)) return real().pselect(count, read, write, except, timeout, mask);
-  if (timeout != nullptr && !is_valid(*timeout)) return static_cast<int>(answer(-EINVAL));
+  if (timeout != nullptr && !is_valid(*timeout)) return answer(-EINVAL);
   Patience patience{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
   return select_with(count, read, write, except, patience, mask);
 }

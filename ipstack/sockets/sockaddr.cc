@@ -22,21 +22,21 @@ sa_family_t family_of(const sockaddr* address) noexcept {
 }
 
 int read_sockaddr(const sockaddr* address, socklen_t length, bool six, bool either, Address& into) noexcept {
-  if (length < sizeof(sa_family_t) || length > sizeof(sockaddr_storage)) return EINVAL;
-  if (is_nowhere(address)) return EFAULT;
+  if (length < sizeof(sa_family_t) || length > sizeof(sockaddr_storage)) return -EINVAL;
+  if (is_nowhere(address)) return -EFAULT;
   const sa_family_t family = family_of(address);
-  if (family == AF_UNSPEC) return EAFNOSUPPORT;
+  if (family == AF_UNSPEC) return -EAFNOSUPPORT;
   if (!six || (either && family == AF_INET)) {
     sockaddr_in four;
-    if (length < sizeof four) return EINVAL;
-    if (family != AF_INET) return EAFNOSUPPORT;
+    if (length < sizeof four) return -EINVAL;
+    if (family != AF_INET) return -EAFNOSUPPORT;
     std::memcpy(&four, address, sizeof four);
     into = {four.sin_addr.s_addr == 0 ? ip::IpAddress{} : ip::ipv4_address(&four.sin_addr), ntohs(four.sin_port)};
     return 0;
   }
   sockaddr_in6 whole{};
-  if (length < kSixLeast) return EINVAL;
-  if (family != AF_INET6) return EAFNOSUPPORT;
+  if (length < kSixLeast) return -EINVAL;
+  if (family != AF_INET6) return -EAFNOSUPPORT;
   std::memcpy(&whole, address, std::min<size_t>(length, sizeof whole));
   into = {ip::ipv6_address(&whole.sin6_addr), ntohs(whole.sin6_port)};
   return 0;

@@ -41,21 +41,21 @@ TEST_CASE("addresses are those of the socket's family, long enough and not too l
   CHECK(read_sockaddr(any(four), sizeof(sockaddr_in), false, false, is) == 0);
   CHECK(is == Address{ip::ipv4_address(0x0A000001), 80});
   CHECK(read_sockaddr(any(four), sizeof four, false, false, is) == 0);
-  CHECK(read_sockaddr(any(four), sizeof(sockaddr_in) - 1, false, false, is) == EINVAL);
-  CHECK(read_sockaddr(any(four), sizeof four + 1, false, false, is) == EINVAL);
-  CHECK(read_sockaddr(any(six), sizeof(sockaddr_in6), false, false, is) == EAFNOSUPPORT);
+  CHECK(read_sockaddr(any(four), sizeof(sockaddr_in) - 1, false, false, is) == -EINVAL);
+  CHECK(read_sockaddr(any(four), sizeof four + 1, false, false, is) == -EINVAL);
+  CHECK(read_sockaddr(any(six), sizeof(sockaddr_in6), false, false, is) == -EAFNOSUPPORT);
   CHECK(read_sockaddr(any(six), sizeof(sockaddr_in6), true, false, is) == 0);
   CHECK(text_of(is) == "[fd00::1]:81");
   CHECK(read_sockaddr(any(six), 24, true, false, is) == 0);
-  CHECK(read_sockaddr(any(six), 23, true, false, is) == EINVAL);
+  CHECK(read_sockaddr(any(six), 23, true, false, is) == -EINVAL);
 }
 
 TEST_CASE("a socket of IPv6 takes IPv4's addresses where it may") {
   const sockaddr_storage four = four_of(0x0A000001, 80);
   Address is;
   CHECK(read_sockaddr(any(four), sizeof(sockaddr_in), true, true, is) == 0);
-  CHECK(read_sockaddr(any(four), sizeof(sockaddr_in), true, false, is) == EINVAL);
-  CHECK(read_sockaddr(any(four), sizeof four, true, false, is) == EAFNOSUPPORT);
+  CHECK(read_sockaddr(any(four), sizeof(sockaddr_in), true, false, is) == -EINVAL);
+  CHECK(read_sockaddr(any(four), sizeof four, true, false, is) == -EAFNOSUPPORT);
 }
 
 TEST_CASE("all addresses, none, and those of nowhere") {
@@ -63,10 +63,10 @@ TEST_CASE("all addresses, none, and those of nowhere") {
   Address is{ip::ipv4_address(1u), 1};
   CHECK(read_sockaddr(any(all), sizeof(sockaddr_in), false, false, is) == 0);
   CHECK(is == Address{{}, 80});
-  for (const bool six : {false, true}) CHECK(read_sockaddr(any(none), sizeof none, six, true, is) == EAFNOSUPPORT);
-  CHECK(read_sockaddr(nullptr, sizeof none, false, false, is) == EFAULT);
-  CHECK(read_sockaddr(reinterpret_cast<const sockaddr*>(8), sizeof none, false, false, is) == EFAULT);
-  CHECK(read_sockaddr(nullptr, 1, false, false, is) == EINVAL);
+  for (const bool six : {false, true}) CHECK(read_sockaddr(any(none), sizeof none, six, true, is) == -EAFNOSUPPORT);
+  CHECK(read_sockaddr(nullptr, sizeof none, false, false, is) == -EFAULT);
+  CHECK(read_sockaddr(reinterpret_cast<const sockaddr*>(8), sizeof none, false, false, is) == -EFAULT);
+  CHECK(read_sockaddr(nullptr, 1, false, false, is) == -EINVAL);
 }
 
 TEST_CASE("as much of an address is written as there is room for, and how much there is") {

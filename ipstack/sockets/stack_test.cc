@@ -2,7 +2,7 @@
 #include <cerrno>
 #include <catch2/catch.hpp>
 
-#include "ipstack/sockets/calls.h"
+#include "ipstack/sockets/endpoint_stack.h"
 #include "ipstack/sockets/test_two.h"
 
 namespace unet::sockets::stack_test {

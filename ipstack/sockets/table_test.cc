@@ -1,7 +1,7 @@
 // table_test.cc - what a stack tells of its sockets, and what it leaves to the network interface.
 #include <catch2/catch.hpp>
 
-#include "ipstack/sockets/calls.h"
+#include "ipstack/sockets/endpoint_stack.h"
 #include "ipstack/sockets/test_two.h"
 
 namespace unet::sockets::table_test {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-#include "ipstack/sockets/calls.h"
+#include "ipstack/sockets/tcp_info.h"
 
 namespace unet::sockets {
 namespace {

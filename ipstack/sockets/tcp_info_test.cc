@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "ipstack/sockets/calls.h"
 #include "ipstack/sockets/socket_tables.h"
+#include "ipstack/sockets/tcp_info.h"
 
 namespace unet::sockets::tcp_info_test {
 namespace {

@@ -132,7 +132,8 @@ def rfcs(source, sources):
 
 # The socket options that the code knows, and the section that documents each.
 OPTIONS_DOCUMENT, OPTIONS_SECTION = "docs/SOCKETS.md", "## Options"
-OPTIONS_CODE = ["ipstack/sockets/calls.cc", "ipstack/preload/ancillary.cc", "ipstack/preload/socket_routing.cc", "ipstack/preload/socket_calls.cc"]
+OPTIONS_CODE = ["ipstack/sockets/endpoint_stack_options.cc", "ipstack/preload/ancillary.cc", "ipstack/preload/socket_routing.cc",
+                "ipstack/preload/socket_calls.cc"]
 OPTION = r"\b((?:SO|TCP|UDP|IP|IPV6|MCAST)_[A-Z][A-Z0-9_]*)\b"
 OPTION_IN_CODE = re.compile(r"\bname [!=]= " + OPTION + r"|\{(?:SOL_SOCKET|IPPROTO_\w+), " + OPTION)
 

@@ -169,11 +169,11 @@ class FileRules(Tree):
             self.assertEqual(self.rules("docs/TCPIP.md"), ["rfc"], bad)
 
     def test_options_of_sockets_are_described(self):
-        code = """// calls.cc - options.
+        code = """// endpoint_stack_options.cc - options.
         bool f(int name) { return name == SO_ERROR; }
         constexpr Option kAll[] = {{IPPROTO_TCP, TCP_CORK, 1}};
         """
-        self.write("ipstack/sockets/calls.cc", code.replace("\n        ", "\n"))
+        self.write("ipstack/sockets/endpoint_stack_options.cc", code.replace("\n        ", "\n"))
         self.write("docs/SOCKETS.md", "# Sockets\n\n## Options\n\n`SO_ERROR`, and `TCP_CORK` of streams\n")
         self.assertEqual(self.rules("docs/SOCKETS.md"), [])
         for bad in ("## Options\n\n`SO_ERROR`", "## Options\n\n`SO_ERROR`\n\n## Others\n\n`TCP_CORK`", "## Else\n\n`SO_ERROR`"):

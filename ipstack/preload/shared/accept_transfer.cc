@@ -34,7 +34,7 @@ std::optional<File::PendingAccept> SocketProxies::next_of(File& listener) {
   }
   Runtime& runtime = Runtime::get();
   listener.unserved_since = 0;
-  const int made = runtime.sockets().accept(listener.socket, nullptr, nullptr, SOCK_NONBLOCK);
+  const int made = runtime.endpoint_stack().accept_now(listener.socket);
   if (made < 0) return std::nullopt;
   auto* const file = new File(listener.domain, SOCK_STREAM);
   file->kernel = false;

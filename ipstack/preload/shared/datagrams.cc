@@ -64,7 +64,7 @@ void SocketProxies::update_claims(File& file) {
     }
   }
   const bool takes = mine != File::Part::rest && (reads || others == 0);
-  static_cast<void>(Runtime::get().sockets().stack().set_accepts_new_flows(file.socket, takes));
+  static_cast<void>(Runtime::get().stack().set_accepts_new_flows(file.socket, takes));
   if (ParentChannels::origin_of(file) != nullptr) watch(file);
 }
 
@@ -76,7 +76,7 @@ void SocketProxies::update_all_claims() {
 }
 
 bool SocketProxies::hand_datagrams(const ChildChannel& channel, Held& held) {
-  sockets::Datagrams& datagrams = Runtime::get().sockets().stack().datagrams();
+  sockets::Datagrams& datagrams = Runtime::get().stack().datagrams();
   const int socket = held.file->socket;
   const ChildMessage head{.kind = ChildMessage::Kind::datagram, .socket = held.socket};
   int handed = 0;
@@ -92,7 +92,7 @@ bool SocketProxies::hand_datagrams(const ChildChannel& channel, Held& held) {
 void SocketProxies::give_back(File& file) {
   const File::Origin* const origin = ParentChannels::origin_of(file);
   if (!file.in_stack() || origin == nullptr) return;
-  sockets::Datagrams& datagrams = Runtime::get().sockets().stack().datagrams();
+  sockets::Datagrams& datagrams = Runtime::get().stack().datagrams();
   const ParentMessage head{.kind = ParentMessage::Kind::datagram, .socket = origin->socket};
   while (const auto next = datagrams.oldest(file.socket)) {
     if (!send_datagram(origin->channel->fd, head, *next)) return;
@@ -104,7 +104,7 @@ void SocketProxies::take_in(File& file, std::span<const std::byte> behind) {
   DatagramHead head;
   if (file.is_stream() || !file.in_stack() || behind.size() < sizeof head) return;
   std::memcpy(&head, behind.data(), sizeof head);
-  sockets::Datagrams& datagrams = Runtime::get().sockets().stack().datagrams();
+  sockets::Datagrams& datagrams = Runtime::get().stack().datagrams();
   static_cast<void>(datagrams.hand(file.socket, {head.from, head.to, head.segment, behind.subspan(sizeof head)}));
   Runtime::notify(file);
 }

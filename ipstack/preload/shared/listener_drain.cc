@@ -40,7 +40,7 @@ void SocketProxies::drain(File& listener) {
     if (each.from.channel != nullptr) ParentChannels::refuse(each);
     return each.from.channel != nullptr;
   });
-  static_cast<void>(runtime.sockets().stack().end_new_flows(listener.socket));
+  static_cast<void>(runtime.stack().end_new_flows(listener.socket));
   watch(listener);
   draining_.push_back({&listener, runtime.now() + kQuietFor, runtime.now() + kDrainsFor});
   runtime.poll_all();
@@ -110,7 +110,7 @@ bool SocketProxies::drain_closed() {
     File& file = *listener;
     if (file.in_stack()) {
       while (pass_next(file)) continue;
-      const auto queued = runtime.sockets().stack().queued(file.socket);
+      const auto queued = runtime.stack().queued(file.socket);
       if (queued.receive + queued.send != 0 || !file.pending_accepts.empty()) until = std::min(runtime.now() + kQuietFor, last);
     }
     if (file.in_stack() && ParentChannels::origin_of(file) != nullptr && runtime.now() < until) {

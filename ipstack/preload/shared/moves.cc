@@ -104,7 +104,7 @@ SocketProxies::Step SocketProxies::step(Move& move, ChildChannel& channel, const
   using Stage = Move::Stage;
   Runtime& runtime = Runtime::get();
   File& file = *move.file;
-  sockets::Stack& stack = runtime.sockets().stack();
+  sockets::Stack& stack = runtime.stack();
   if (!is_alone(file)) return move.stage == Stage::waits && runtime.now() - move.since < kLeavesWithin ? Step::waits : Step::stays;
   if (move.stage == Stage::waits) return begin_step(move, channel, held);
   if (move.stage == Stage::owned) {
@@ -129,7 +129,7 @@ SocketProxies::Step SocketProxies::step(Move& move, ChildChannel& channel, const
 }
 
 SocketProxies::Step SocketProxies::begin_step(Move& move, const ChildChannel& channel, const Held& held) {
-  const int begun = Runtime::get().sockets().stack().moves().begin(move.file->socket);
+  const int begun = Runtime::get().stack().moves().begin(move.file->socket);
   if (begun < 0) return Step::stays;
   move.stage = begun == 0 ? Move::Stage::peer_asked : Move::Stage::child_asked;
   const ChildMessage said{.kind = ChildMessage::Kind::movable, .socket = held.socket};
@@ -139,7 +139,7 @@ SocketProxies::Step SocketProxies::begin_step(Move& move, const ChildChannel& ch
 // Directs arrivals for the connection to this process again.
 void SocketProxies::own_again(const File& file) {
   const File::Pair names = names_of(file);
-  if (file.in_stack()) static_cast<void>(Runtime::get().sockets().stack().moves().own_flow(file.socket, names.local.host, names.remote));
+  if (file.in_stack()) static_cast<void>(Runtime::get().stack().moves().own_flow(file.socket, names.local.host, names.remote));
 }
 
 // Whether only the channel and the move hold the file: this process has closed it, and no call on it is under way.
@@ -149,7 +149,7 @@ bool SocketProxies::is_alone(const File& file) noexcept { return file.fds.empty(
 void SocketProxies::finish(const Move& move, Step how) {
   File& file = *move.file;
   const bool asked = how == Step::stays && file.in_stack() && move.stage == Move::Stage::peer_asked;
-  if (asked) Runtime::get().sockets().stack().moves().cancel(file.socket);
+  if (asked) Runtime::get().stack().moves().cancel(file.socket);
   if (how == Step::stays && move.stage > Move::Stage::peer_asked) own_again(file);
   if (const auto at = std::find(file.sleepers.begin(), file.sleepers.end(), &sleeper_); at != file.sleepers.end()) file.sleepers.erase(at);
   ChildChannel* const channel = find_channel(move.channel);
@@ -182,7 +182,7 @@ bool SocketProxies::may_let_go() noexcept {
 bool Forks::may_receive(File& file) {
   Runtime& runtime = Runtime::get();
   if (!may_move || file.origins.size() != 1 || runtime.ni_.is_embedded() || runtime.open(true) < 0) return false;
-  sockets::Stack& stack = runtime.sockets().stack();
+  sockets::Stack& stack = runtime.stack();
   const Nanoseconds until = runtime.now() + kMeetsWithin;
   int met;
   while ((met = stack.moves().seek_local_peer(file.inherited->remote)) == 0 && runtime.now() < until) {
@@ -202,14 +202,14 @@ int Forks::await_stream(const File& file) {
   ParentChannel::Answer answer = ParentChannels::await_move(origin);
   if (!answer.movable) return answer.memory;
   const File::Inherited& left = *file.inherited;
-  if (!file.in_stack() || Runtime::get().sockets().stack().moves().own_flow(file.socket, left.local.host, left.remote) != 0) return -1;
+  if (!file.in_stack() || Runtime::get().stack().moves().own_flow(file.socket, left.local.host, left.remote) != 0) return -1;
   return ParentChannels::ask(ParentMessage::Kind::owned, origin) ? ParentChannels::await_move(origin).memory : -1;
 }
 
 bool Forks::receive(File& file, int memory) {
   Runtime& runtime = Runtime::get();
   if (open_in_stack(file) < 0) return false;
-  sockets::Stack& stack = runtime.sockets().stack();
+  sockets::Stack& stack = runtime.stack();
   if (file.inherited->options) stack.moves().set_options(file.socket, *file.inherited->options);
   if (stack.moves().import_stream(file.socket, read_stream(memory)) != 0) return false;
   file.moved_by = file.origins.front().channel;

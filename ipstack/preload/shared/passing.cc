@@ -112,13 +112,13 @@ int StandIns::pass(int fd) {
   const int instead = is_connection(*file)                   ? pass_connection(*file)
                       : file->is_joined() && file->in_stack() ? pass_joined(*file)
                                                              : pass_description(*file);
-  if (instead < 0) error_ = errno;
+  error_ = std::min(instead, 0);
   return instead;
 }
 
 int StandIns::pass_connection(File& file) {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return -1;
+  if (const int wrong = Kernel::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends); wrong < 0) return wrong;
   ends[0] = out_of_the_way(ends[0]);
   if (file.nonblocking) real().fcntl(ends[1], F_SETFL, O_RDWR | O_NONBLOCK);
   give_name(ends[1], kPairName, describe_names({file.domain, names_of(file)}));
@@ -129,25 +129,23 @@ int StandIns::pass_connection(File& file) {
 
 int StandIns::pass_joined(File& file) {
   int ends[2];
-  if (!make_channel(ends)) return -1;
+  if (!make_channel(ends)) return result_of(-1);
   const std::string text = describe(file) + "@" + std::to_string(file.socket);
   give_name(ends[1], kChannelName, "");
   ++file.holds;
   shared_.push_back({&file, ends[0]});
   if (send_on(ends[0], text.data(), text.size())) return ends[1];
   real().close(ends[1]);
-  errno = ENOBUFS;
-  return -1;
+  return -ENOBUFS;
 }
 
 int StandIns::pass_description(const File& file) {
-  const int memory = ::memfd_create(kFile, MFD_CLOEXEC);
-  if (memory < 0) return -1;
+  const int memory = Kernel::memfd_create(kFile, MFD_CLOEXEC);
+  if (memory < 0) return memory;
   const std::string text = describe(file);
   if (real().write(memory, text.data(), text.size()) == static_cast<ssize_t>(text.size())) return memory;
   real().close(memory);
-  errno = ENOBUFS;
-  return -1;
+  return -ENOBUFS;
 }
 
 // Shares the sockets only once the message was sent: after an error, the closed ends would look like a dead process.
@@ -161,18 +159,10 @@ void StandIns::sent() {
 }
 
 ssize_t pass_sockets(int fd, const msghdr& message, int flags) {
-  ssize_t result = -1;
-  int error = 0;
-  {
-    StandIns all(message);
-    error = all.error();
-    if (error == 0) {
-      result = real().sendmsg(fd, &all.message(), flags);
-      error = errno;
-      if (result >= 0) all.sent();
-    }
-  }
-  if (result < 0) errno = error;
+  StandIns all(message);
+  if (all.error() < 0) return all.error();
+  const ssize_t result = Kernel::sendmsg(fd, &all.message(), flags);
+  if (result >= 0) all.sent();
   return result;
 }
 
@@ -259,7 +249,7 @@ void take_described(int fd) {
 
 void take_sockets(const msghdr& message, bool peeks) {
   if (message.msg_controllen == 0 || Runtime::inside()) return;
-  const int before = errno;
+  const ErrnoStays stays;
   each_descriptor(message, [&](const unsigned char* place) {
     const int fd = descriptor_at(place);
     struct stat is {};
@@ -267,7 +257,6 @@ void take_sockets(const msghdr& message, bool peeks) {
     if (S_ISSOCK(is.st_mode)) take_socket(fd, peeks);
     else if (S_ISREG(is.st_mode) && is.st_nlink == 0 && is_description(fd)) take_described(fd);
   });
-  errno = before;
 }
 
 }  // namespace unet::preload

@@ -29,7 +29,7 @@ class StandIns {
   StandIns(const StandIns&) = delete;
   StandIns& operator=(const StandIns&) = delete;
 
-  // 0, or an errno: there is no other descriptor to be had.
+  // 0, or -errno: there is no other descriptor to be had.
   int error() const noexcept { return error_; }
   // The message to be sent.
   const msghdr& message() const noexcept { return message_; }
@@ -55,7 +55,7 @@ class StandIns {
 
 // Does it pass descriptors of ours? One look, for what has no control data.
 bool passes_sockets(const msghdr& message) noexcept;
-// sendmsg() of one that does.
+// sendmsg() of one that does: how much, or -errno.
 ssize_t pass_sockets(int fd, const msghdr& message, int flags);
 
 // Makes sockets of ours from what has come with a message instead of them. `peeks`: the message is still to be received.

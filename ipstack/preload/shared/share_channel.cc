@@ -59,9 +59,9 @@ ssize_t receive_on(int channel, void* data, size_t size, int& descriptor) noexce
   descriptor = -1;
   ssize_t got;
   // A peer that ended with unread packets causes ECONNRESET once. Its own packets follow.
-  do got = real().recvmsg(channel, &packet.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  while (got < 0 && errno == ECONNRESET);
-  if (got < 0) return -errno;
+  do got = Kernel::recvmsg(channel, &packet.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  while (got == -ECONNRESET);
+  if (got < 0) return got;
   const cmsghdr* const rights = CMSG_FIRSTHDR(&packet.message);
   if (rights != nullptr && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS) {
     std::memcpy(&descriptor, CMSG_DATA(rights), sizeof descriptor);

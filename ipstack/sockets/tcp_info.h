@@ -1,0 +1,15 @@
+// tcp_info.h - what a connection tells of itself, in the structures of <linux/tcp.h>; used by getsockopt().
+#pragma once
+
+#include <sys/socket.h>
+
+#include "ipstack/tcp/info.h"
+
+namespace unet::sockets {
+
+// As struct tcp_info, as much of it as there is room for: how many bytes.
+socklen_t write_tcp_info(const tcp::Info& info, bool ipv6, void* into, socklen_t length) noexcept;
+// Likewise TCP_CC_INFO, which Linux has of BBR and not of the others.
+socklen_t write_congestion_info(const tcp::Info& info, void* into, socklen_t length) noexcept;
+
+}  // namespace unet::sockets
