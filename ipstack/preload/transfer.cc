@@ -32,7 +32,7 @@ sockets::EndpointStack& ours() noexcept { return Runtime::get().endpoint_stack()
 constexpr size_t kGather = Piece::kSize;
 constexpr short kNothingOfKernels = 0;  // the shadow of a datagram socket is always writable
 
-// The length of all pieces. As in the kernel, one call moves kTransferMax bytes at most.
+// The length of all pieces; one call moves kTransferMax bytes at most, as in the kernel.
 size_t bytes_of(const msghdr& message) noexcept {
   size_t sum = 0;
   for (size_t i = 0; i < message.msg_iovlen; ++i) sum += std::min(message.msg_iov[i].iov_len, kTransferMax - sum);
@@ -92,7 +92,7 @@ int64_t end_zero_copy(const File& file, int64_t sent, int flags) {
   return sent;
 }
 
-// MSG_FASTOPEN. What did not go with the SYN follows when the connection stands, if the call may wait for that.
+// MSG_FASTOPEN. The rest of the data follows the SYN once the connection is established, if the call may wait.
 int64_t connect_and_send(File& file, Bytes data, int flags, const sockaddr* to, socklen_t to_length) {
   sockets::Address remote;
   if (const int wrong = read_address(file, to, to_length, remote); wrong < 0) return wrong;
@@ -146,7 +146,7 @@ bool few_are_no_use(const File& file, size_t length) noexcept {
   return file.receive_least > 1 && length >= static_cast<size_t>(file.receive_least);
 }
 
-// Receives a datagram by `attempt`. Of processes that share a socket, the one that reads gets the datagrams.
+// Receives a datagram by `attempt`. If processes share the socket, the one that reads gets the datagrams.
 template <typename Attempt>
 int64_t receive_waiting(File& file, int flags, Attempt attempt) {
   Runtime& runtime = Runtime::get();
@@ -231,7 +231,7 @@ int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr
     return receive_stream(file, {away.data(), std::min(length, kGather)}, flags);
   }
   if (file.is_stream()) return receive_stream(file, room, flags);
-  // As in the kernel, bytes that cannot be stored are lost with the datagram.
+  // Bytes that cannot be stored are lost with the datagram, as in the kernel.
   const bool no_name = from != nullptr && (is_nowhere(from) || is_nowhere(from_length));
   if (no_name) from = nullptr;
   Stack::Received what;

@@ -299,7 +299,7 @@ int select_with(int count, fd_set* read, fd_set* write, fd_set* except, Patience
   Selection selection(Sets(count, read, write, except));
   const int ready = poll_with(selection.all().data(), selection.all().size(), patience, mask);
   if (ready < 0) return ready;
-  // As in Linux, a descriptor that another thread closes meanwhile is ready.
+  // A descriptor that another thread closes meanwhile is ready, as in Linux.
   if (patience.since == 0 && selection.names_nothing()) return answer(-EBADF);
   return selection.answer();
 }

@@ -1,4 +1,4 @@
-// calls.cc - BSD's calls, in terms of the stack's.
+// calls.cc - the calls of BSD sockets, by calls of the stack.
 #include "ipstack/sockets/calls.h"
 
 #include <netinet/in.h>
@@ -91,13 +91,13 @@ int Sockets::connect(int s, const sockaddr* address, socklen_t length) {
   const auto done = static_cast<int>(block(true, patience_of(s).send, [&] {
     network().poll_for_answer(timed_stack());
     const int more = stack().connect(s, to);
-    if (more == -EISCONN) return 0;  // it uses TCP now, and its SYN waits for data
+    if (more == -EISCONN) return 0;  // the stream uses TCP now, and its SYN waits for data
     return more == -EINPROGRESS || more == -EALREADY ? -EAGAIN : more;
   }));
-  return answer(done == -EAGAIN ? result : done);  // SO_SNDTIMEO, as Linux has it
+  return answer(done == -EAGAIN ? result : done);  // SO_SNDTIMEO: Linux returns this error, too
 }
 
-// A blocking call takes all of it.
+// A blocking call sends all bytes.
 int64_t Sockets::send_all(int s, Bytes data, int flags) {
   size_t sent = 0;
   const bool waits = this->waits(s, flags);
@@ -163,7 +163,7 @@ int64_t Sockets::receive_stream(int s, MutableBytes room, int flags) {
   size_t received = 0;
   const int64_t result = block(waits, patience_of(s).receive, [&]() -> int64_t {
     const auto at_mark = [&] { return received != 0 && stack().is_at_urgent(s); };  // which the call does not pass
-    while (true) {  // what came straight here is not all that has come
+    while (true) {  // data that was received directly may not be all that has arrived
       if (at_mark()) return static_cast<int64_t>(received);
       const int64_t more = receive_now(s, room.subspan(received), received == 0 ? how : flags | MSG_DONTWAIT);
       if (more == -EAGAIN && at_mark()) continue;

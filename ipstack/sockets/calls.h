@@ -33,8 +33,8 @@ class Sockets : public EndpointStack {
   int listen(int s, int backlog);
   int accept(int s, sockaddr* address, socklen_t* length, int flags = 0);
   int connect(int s, const sockaddr* address, socklen_t length);
-  // Flags: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, MSG_TRUNC, MSG_MORE, MSG_OOB, MSG_ZEROCOPY, and MSG_FASTOPEN of sendto(). Nothing
-  // raises SIGPIPE nor SIGURG (Change::urgent). What recvmsg() reads with MSG_ERRQUEUE is Stack::take_queued_error().
+  // Flags: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, MSG_TRUNC, MSG_MORE, MSG_OOB, MSG_ZEROCOPY, and MSG_FASTOPEN of sendto(). Nothing raises
+  // SIGPIPE nor SIGURG (Change::urgent). Stack::take_queued_error() returns the errors that recvmsg() reads with MSG_ERRQUEUE.
   ssize_t send(int s, const void* data, size_t length, int flags);
   ssize_t recv(int s, void* data, size_t length, int flags);
   ssize_t sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length);
@@ -47,7 +47,7 @@ class Sockets : public EndpointStack {
   int setsockopt(int s, int level, int name, const void* value, socklen_t length);
   int getsockopt(int s, int level, int name, void* value, socklen_t* length);
   int set_nonblocking(int s, bool on);
-  // As poll(2), of sockets of this object alone.
+  // Waits as poll(2) does, for sockets of this object alone.
   int poll(pollfd* sockets, nfds_t count, int timeout_ms);
 
  private:

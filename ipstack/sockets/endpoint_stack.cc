@@ -11,7 +11,7 @@
 namespace unet::sockets {
 namespace {
 
-constexpr Nanoseconds kRunEvery = 50 * kMicrosecond;  // even if calls never have to wait
+constexpr Nanoseconds kRunEvery = 50 * kMicrosecond;  // the stack runs so often even if calls never wait
 
 // What comes to a socket while its call polls goes straight to the call's memory; socket -1: nothing does.
 struct Awaiting {
@@ -25,7 +25,7 @@ struct Awaiting {
   ~Awaiting() { stack.await(-1, {}); }
 };
 
-// As Linux has it, for which datagrams of IPv6 may be called urgent, and it means nothing.
+// Linux refuses MSG_OOB for datagrams of IPv4, and ignores it for those of IPv6.
 bool refuses_urgent(const Stack& stack, int s, int flags) noexcept {
   return (flags & MSG_OOB) != 0 && stack.is_datagram(s) && !stack.is_ipv6(s);
 }
@@ -36,7 +36,7 @@ EndpointStack::EndpointStack(std::unique_ptr<EndpointNetwork> network, const Soc
     : clock_(options.clock), linger_(options.linger), network_(std::move(network)),
       stack_(std::make_unique<Stack>(*network_, options.stack, now())) {}
 
-// To free it all would copy the pages that it shares with its parent.
+// Frees nothing, as that would copy pages that the child shares with its parent.
 void EndpointStack::leave(std::unique_ptr<EndpointStack> it) { static_cast<void>(it->stack_.release()); }
 
 void EndpointStack::forget(std::unique_ptr<EndpointStack> it) {
@@ -56,7 +56,7 @@ EndpointStack::~EndpointStack() {
 
 bool EndpointStack::await_ends(Nanoseconds within) {
   const Nanoseconds until = now() + within;
-  // Does what close() has left to do before the thread sleeps: it may have been all.
+  // Runs the stack before the first sleep, as that may finish the streams.
   for (poll_network(); !stack_->idle() && now() < until && wait(until); poll_network()) {}
   return stack_->idle();
 }
@@ -83,7 +83,7 @@ uint32_t EndpointStack::due_intake(bool late) noexcept {
 // Calls `attempt` once, or twice if something has come meanwhile.
 template <typename Attempt>
 int64_t EndpointStack::attempt(Attempt attempt) {
-  const Nanoseconds began = now();  // which costs as much as the rest of a call that finds nothing
+  const Nanoseconds began = now();  // reading the clock costs as much as the rest of a call without data
   stack_->set_time(began);
   if (began - ran_at_ > kRunEvery) poll_network(due_intake(began - ran_at_ > 2 * kRunEvery));
   int64_t result = attempt();

@@ -20,17 +20,17 @@ struct SocketsOptions {
   EndpointNetworkOptions network{};
   StackOptions stack{};
   Nanoseconds linger = 5 * kSecond;  // how long the destructor waits for connections to end
-  Clock clock{};                     // a caller that also runs the stack itself gives its own: time may not go back
+  Clock clock{};                     // a caller that also runs the stack passes its own clock, as time must not go back
 };
 
 class EndpointStack {
  public:
   EndpointStack(std::unique_ptr<EndpointNetwork> network, const SocketsOptions& options);
-  // Closes what is open, and waits for the ends of its streams.
+  // Closes all sockets, and waits until their streams have ended.
   ~EndpointStack();
   // In a child after fork(): sends nothing and ends no connection, as all belongs to the parent; unmaps and closes what it can.
   static void leave(std::unique_ptr<EndpointStack> it);
-  // When the network interface is gone: the ends of streams cannot be sent.
+  // After the network interface is gone: no ends of streams can be sent.
   static void forget(std::unique_ptr<EndpointStack> it);
   EndpointStack(const EndpointStack&) = delete;
   EndpointStack& operator=(const EndpointStack&) = delete;
@@ -44,17 +44,17 @@ class EndpointStack {
     return *stack_;
   }
 
-  // Takes in what has come, at most so many messages of local peers, and runs timers. Returns about how many messages; 0: none.
+  // Processes arrived messages, at most `local_peers` of local peers, and runs timers. Returns about how many messages arrived.
   uint32_t poll_network(uint32_t local_peers = EndpointNetwork::kPollMost);
-  // How many messages of local peers poll_network() should take in for a program that finds something without it: a few more than the
-  // datagrams that it has read since the poll before. A full queue would drop more; the sender may as well wait. `late`: the last poll was
-  // long ago.
+  // How many messages of local peers poll_network() should take in while the program finds data anyway. It is a few more than the datagrams
+  // that the program has read since the last poll: a full queue would drop further ones, so their senders should wait. `late`: the last
+  // poll was long ago.
   uint32_t due_intake(bool late) noexcept;
-  // The caller has run the stack itself.
+  // The caller has run the stack itself at that time.
   void set_run_time(Nanoseconds at) noexcept { ran_at_ = at; }
-  // Moves the stack on until something may have changed. False: nothing will any longer.
+  // Runs the stack and waits until something may have changed. False: the network interface is gone.
   bool wait(Nanoseconds until);
-  // Waits for the ends of the streams that are closed, `within` at most. False: a peer has not acknowledged all that was sent.
+  // Waits up to `within` until the closed streams have ended. False: a peer has not acknowledged all data.
   bool await_ends(Nanoseconds within);
 
   // Each polls first if that is due. If it finds nothing, it takes in what has come, and looks once more. `flags` are those of send() and
@@ -86,7 +86,7 @@ class EndpointStack {
   uint64_t reads_seen_ = 0;         // of Datagrams::read(), by due_intake()
 };
 
-// The peer has not acknowledged the stream's end: a caller waits for that as long as Stack::linger_time() says.
+// Whether the peer has not acknowledged the stream's end. A caller waits for that for Stack::linger_time().
 inline bool is_ending(const Stack& stack, int s) noexcept {
   const tcp::Connection* const it = stack.connection(s);
   return it != nullptr && tcp::is_ending(it->state());

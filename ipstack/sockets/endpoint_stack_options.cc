@@ -16,14 +16,14 @@
 namespace unet::sockets {
 namespace {
 
-// By tcp::Algorithm, as Linux calls them.
+// Linux's names, by tcp::Algorithm.
 constexpr std::array<std::string_view, 3> kCongestionNames{"reno", "cubic", "bbr"};
 
 struct OptionName {
   int level, name;
   Stack::Option option;
 };
-// Options with an int that means the same to the stack.
+// Options with an int that Stack::set_option() takes unchanged.
 constexpr OptionName kOptions[] = {
     {SOL_SOCKET, SO_ERROR, Stack::Option::error},
     {SOL_SOCKET, SO_ACCEPTCONN, Stack::Option::accepts},
@@ -65,7 +65,7 @@ constexpr OptionName kOptions[] = {
     {IPPROTO_UDP, UDP_GRO, Stack::Option::udp_gro},
 };
 
-// Of a stream or a datagram socket, each of which has the other's protocol's not.
+// The option of a stream or datagram socket. A stream has no options of UDP, a datagram socket none of TCP.
 const OptionName* find_option(int level, int name, bool datagram) noexcept {
   if (level == (datagram ? IPPROTO_TCP : IPPROTO_UDP)) return nullptr;
   const auto at = std::find_if(std::begin(kOptions), std::end(kOptions),
@@ -85,7 +85,7 @@ bool is_own(const IpConfiguration& all, const ip::IpAddress& address) noexcept {
   return std::any_of(all.addresses.begin(), all.addresses.end(), [&](const auto& each) { return each.address == address; });
 }
 
-// 0 is any of the network interface's. 1 is what it was once.
+// Whether a link has the number. 0: any link; 1: accepted from older programs.
 bool is_link(const IpConfiguration& all, uint32_t number) noexcept {
   const auto is_it = [&](const auto& each) { return kLinkNumber + each.port == number; };
   return number <= 1 || std::any_of(all.interfaces.begin(), all.interfaces.end(), is_it);
@@ -102,7 +102,7 @@ int EndpointStack::set_option(int s, int level, int name, const void* value, soc
     return stack_->set_option(s, Stack::Option::linger, wanted.l_onoff == 0 ? -1 : wanted.l_linger);
   }
   if (level == SOL_SOCKET && name == SO_MAX_PACING_RATE) {
-    uint64_t rate = 0;  // of 8 bytes or, as it was once, of 4; all of them ones: any
+    uint64_t rate = 0;  // Linux takes 8 bytes or, in its older form, 4; all ones: unlimited
     if (length < sizeof(uint32_t)) return -EINVAL;
     const bool wide = length >= sizeof rate;
     std::memcpy(&rate, value, wide ? sizeof rate : sizeof(uint32_t));
@@ -123,7 +123,7 @@ int EndpointStack::set_option(int s, int level, int name, const void* value, soc
   int number;
   if (level == IPPROTO_IP && length == 1) number = *static_cast<const uint8_t*>(value);  // where others have an unsigned char
   else if (!read(number, value, length)) return -EINVAL;
-  if (level == IPPROTO_IP && name == IP_TOS) number &= 0xFF;  // as Linux, which asks no more of it
+  if (level == IPPROTO_IP && name == IP_TOS) number &= 0xFF;  // Linux ignores the other bits
   return stack_->set_option(s, option->option, number);
 }
 
@@ -151,7 +151,7 @@ int EndpointStack::get_option(int s, int level, int name, void* value, socklen_t
     const int64_t which = stack_->option(s, Stack::Option::congestion);
     if (which < 0) return static_cast<int>(which);
     const std::string_view text = kCongestionNames[static_cast<size_t>(which)];
-    std::array<char, 16> padded{};  // to so many bytes, always
+    std::array<char, 16> padded{};  // Linux returns names padded to 16 bytes
     std::copy(text.begin(), text.end(), padded.begin());
     return put(padded.data(), padded.size());
   }
@@ -181,14 +181,14 @@ int EndpointStack::get_option(int s, int level, int name, void* value, socklen_t
   if (number < 0 && option->option != Stack::Option::peek_offset) return static_cast<int>(number);
   const auto result = static_cast<int>(number);
   const auto byte = static_cast<uint8_t>(result);
-  // Of IPv4's, where there is no room for an int, Linux tells what fits into a byte.
+  // For an IPv4 option without room for an int, Linux returns a byte if the value fits.
   if (level == IPPROTO_IP && *length > 0 && *length < sizeof result && result == byte) return put(&byte, sizeof byte);
   return put(&result, sizeof result);
 }
 
 // ---- groups
 
-// What is said of groups; nothing: it was something else. A group is joined on all links, whichever of them is named.
+// Sets an option about groups; returns nothing if the option is another. A socket joins a group on all links, whichever link is named.
 std::optional<int> EndpointStack::set_group(int s, int level, int name, const void* value, socklen_t length) {
   const IpConfiguration& all = network_->configuration();
   const auto change = [&](bool joins, const ip::IpAddress& group, uint32_t interface) {

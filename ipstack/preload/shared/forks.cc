@@ -1,4 +1,4 @@
-// forks.cc - a child begins with what its parent had open, but without its stack.
+// forks.cc - sockets across fork() and exec(): a child has its parent's sockets, but not the stack.
 #include "ipstack/preload/shared/forks.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@
 namespace unet::preload {
 namespace {
 
-// A channel of ours, and the end of one that leads to the same process, for a child.
+// A channel of this process, and the end of a new channel for a child, to the same process.
 struct ForkedChannel {
   std::shared_ptr<ParentChannel> channel;
   int end = -1;
@@ -37,11 +37,11 @@ struct ForkedChannel {
 std::vector<File*> inherited;
 int channel_ends[2] = {-1, -1};
 std::vector<ForkedChannel> forked_channels;
-// Why leave_orphan() calls fork() in this thread. Then the handlers of fork() take the lock, and leave the rest to it.
+// Why leave_orphan() calls fork() in this thread. The handlers of fork() then only take the lock.
 enum class OrphanFor : uint8_t { none, exec, end };
 thread_local OrphanFor orphan_for = OrphanFor::none;
 bool orphan_is_needed = false;
-// For a program that begins: ends that are left to it.
+// For exec(): channel ends that the new program inherits.
 std::vector<int> left_ends;
 
 // Whether a child may need this process for the socket.
@@ -57,7 +57,7 @@ void forget_pending_accepts(File& file) {
   file.pending_accepts.clear();
 }
 
-// Only this thread is in the child.
+// Forgets waiting threads: a child has only the thread that forked.
 void forget_threads(EpollSet& set) {
   set.sleepers.clear();
   set.pollers.clear();
@@ -135,7 +135,7 @@ void Forks::in_child() noexcept {
   runtime.poller_.forget_sleepers();
   for (int fd = 0; fd < runtime.table_.end(); ++fd) {
     if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
-    if (File* const file = runtime.table_.file(fd)) forget_threads(*file);  // also what waits for a network interface
+    if (File* const file = runtime.table_.file(fd)) forget_threads(*file);  // also files that wait for a network interface
   }
   for (File* const file : runtime.by_socket_) {
     if (file != nullptr) forget_threads(*file);
@@ -148,7 +148,7 @@ void Forks::forget_proxies(Runtime& runtime) {
   runtime.proxies_.reset();
 }
 
-// The stack is another process's.
+// Continues with the stack in another process.
 void Forks::go_on_as_child(Runtime& runtime) {
   for (const auto& each : runtime.parents_.all()) {
     const auto is_it = [&](const ForkedChannel& one) { return one.channel == each; };
@@ -170,13 +170,13 @@ void Forks::go_on_as_child(Runtime& runtime) {
   runtime.ni_.forget_reserve();
   forget_proxies(runtime);
   if (runtime.endpoint_stack_ != nullptr) leave_stack(runtime, parent);
-  runtime.poller_.leave_helper();  // whether there is a stack or the network interface is away
+  runtime.poller_.leave_helper();  // there may be a helper without a stack while the network interface is away
   runtime.protect();
   for (int fd = 0; fd < runtime.table_.end(); ++fd) {
     if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) set->inherited = set->has_members_in_stack();
     if (File* const file = runtime.table_.file(fd)) forget_pending_accepts(*file);
   }
-  runtime.poller_.wake_sleepers();  // of a program that could not be replaced
+  runtime.poller_.wake_sleepers();  // threads of a program for which exec() failed
   runtime.unlock();
 }
 
@@ -184,11 +184,11 @@ void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& 
   for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {
     File* const file = runtime.by_socket_[i];
     if (file == nullptr) continue;
-    Runtime::notify(*file);  // calls of other threads, if exec() fails, find that it is no longer here
+    Runtime::notify(*file);  // if exec() fails, calls of other threads find that the stack has moved
     forget_pending_accepts(*file);
     file->receives = file->asked = file->draining = file->wanted = false;
     file->unserved_since = file->busy_since = 0;
-    if (file->fds.empty()) {  // of another process, to which the parent's helper carries it
+    if (file->fds.empty()) {  // only another process has it, through the parent's helper
       EpollSet::forget(*file);
       file->socket = -1;
       if (file->holds == 0) delete file;
@@ -204,7 +204,7 @@ void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& 
     if (left.connected) left.options = runtime.stack().moves().options(file->socket);
     file->inherited = left;
     const int socket = std::exchange(file->socket, -1);
-    for (File::Origin& each : file->origins) each.part = File::Part::rest;  // the owner said that of the parent's claim
+    for (File::Origin& each : file->origins) each.part = File::Part::rest;  // the owner's value was for the parent's claim
     if (parent != nullptr && stays) file->origins.push_back({parent, socket});
   }
   runtime.by_socket_.clear();
@@ -221,7 +221,7 @@ bool Forks::adopt(File& file, bool moves) {
   return done;
 }
 
-// The child's own listener or datagram socket at its parent's port.
+// Opens the child's own listener or datagram socket at its parent's port.
 bool Forks::join(File& file) {
   const File::Inherited& left = *file.inherited;
   Runtime& runtime = Runtime::get();
@@ -242,7 +242,7 @@ bool Forks::join(File& file) {
 bool Forks::take(File& file, ParentMessage::Kind kind) {
   int ends[2];
   if (file.origins.empty() || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
-  for (int& each : ends) each = out_of_the_way(each);  // another thread may close and open what programs do
+  for (int& each : ends) each = out_of_the_way(each);  // moves it away from low numbers, which other threads may close and open
   const File::Origin& origin = file.origins.front();
   const bool asks = kind == ParentMessage::Kind::move;
   const bool sent = asks ? ParentChannels::ask(kind, origin, ends[1]) : origin.channel->send(kind, origin.socket, ends[1], true);
@@ -260,7 +260,7 @@ bool Forks::take(File& file, ParentMessage::Kind kind) {
 
 namespace {
 
-// "@CHANNEL,SOCKET" for each channel that leads to an owner of the socket.
+// Returns "@CHANNEL,SOCKET" for each channel to an owner of the socket.
 std::string describe_origins(const File& file, std::span<const ForkedChannel> channels) {
   std::string text;
   for (const File::Origin& each : file.origins) {
@@ -281,7 +281,7 @@ std::vector<std::pair<int, File*>> files_left(Table& table) {
   return left;
 }
 
-// Closes, for the next program, sockets of the same channels that it does not get.
+// Closes, at their owners, sockets of these channels that the next program does not get.
 void disclaim_others(Table& table, std::span<const ForkedChannel> channels, std::span<const std::pair<int, File*>> left) {
   for (int fd = 0; fd < table.end(); ++fd) {
     const File* const file = table.file(fd);
@@ -296,7 +296,7 @@ void disclaim_others(Table& table, std::span<const ForkedChannel> channels, std:
   }
 }
 
-// Two numbers with a comma between them, up to the next '@'; taken from the text.
+// Takes "FIRST,SECOND" from the beginning of the text, up to the next '@'.
 bool take_numbers(std::string_view& text, int& first, int& second) {
   const std::string_view field = text.substr(0, text.find('@'));
   text.remove_prefix(std::min(field.size() + 1, text.size()));
@@ -311,7 +311,7 @@ bool take_numbers(std::string_view& text, int& first, int& second) {
 
 std::string Forks::prepare_exec(bool stays) {
   Runtime& runtime = Runtime::get();
-  std::vector<File*> joined;  // of this process, which goes on
+  std::vector<File*> joined;  // sockets of this process, which goes on
   std::vector<std::pair<int, File*>> left = files_left(runtime.table());
   for (const auto& [fd, file] : left) {
     if (file->inherited && file->inherited->connected && take(*file, ParentMessage::Kind::take_unused)) file->inherited.reset();
@@ -342,14 +342,14 @@ std::string Forks::prepare_exec(bool stays) {
 
 namespace {
 
-constexpr Nanoseconds kEndsWithin = kSecond / 2;  // what takes longer is an orphan process's
+constexpr Nanoseconds kEndsWithin = kSecond / 2;  // an orphan process waits for slower peers
 
 bool is_pending(int signal) noexcept {
   sigset_t pending;
   return ::sigpending(&pending) == 0 && ::sigismember(&pending, signal) == 1;
 }
 
-// The program is to know nothing of the child: its signal is taken away, unless it may be another one's, too. All are held back.
+// Hides the child from the program: takes its SIGCHLD away, unless another child may have caused it. All signals are blocked.
 void take_end_of(pid_t child, bool was_pending) noexcept {
   ::waitpid(child, nullptr, 0);
   if (was_pending) return;
@@ -376,7 +376,7 @@ bool Forks::carries_for_others(Runtime& runtime) {
   return runtime.proxies_ != nullptr && runtime.proxies_->is_needed();
 }
 
-// The streams that make the stack busy at exec() end there, or stay open for the new program. Either needs a stack.
+// At exec(), streams with unfinished work end, or stay open for the new program. Both need a stack.
 bool Forks::needs_orphan(Runtime& runtime) {
   return may_leave_orphan(runtime) && (carries_for_others(runtime) || !runtime.stack().idle());
 }
@@ -389,14 +389,14 @@ void Forks::close_own(Runtime& runtime) {
   forget_program(runtime);
   const Runtime::Guard guard;
   if (!runtime.is_open()) return;
-  for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {  // what calls of other threads still hold
+  for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {  // sockets that calls of other threads still hold
     if (runtime.by_socket_[i] != nullptr) runtime.close_socket(*runtime.by_socket_[i]);
   }
   static_cast<void>(runtime.endpoint_stack().await_ends(kEndsWithin));
 }
 
-// The orphan is a child's child, which the next program does not know. It is as the parent of a fork, and this process as the child. The
-// handlers of fork() that the program has run before ours, without our lock, as ever; of the second they need not hear.
+// The orphan is a grandchild, which the next program does not know. It takes the part of a fork's parent, and this process that of the
+// child. The first fork() runs the program's handlers, without our lock as always. The second one, _Fork(), runs none.
 bool Forks::leave_orphan(bool goes_on) {
   Runtime& runtime = Runtime::get();
   int told[2];
@@ -432,21 +432,21 @@ bool Forks::leave_orphan(bool goes_on) {
   return left;
 }
 
-// Before its program is another, or has ended: locks and ends of pipes are not to be there any longer then.
+// In an orphan: closes the program's descriptors before the program ends or is replaced, as file locks and pipes must end with it.
 void Forks::close_program(Runtime& runtime, int told) {
   std::vector<int> own = runtime.descriptors();
   own.insert(own.end(), {told, channel_ends[0], channel_ends[1]});
   for (const ForkedChannel& each : forked_channels) own.push_back(each.end);
   std::sort(own.begin(), own.end());
   close_all_but(own, 0, ~0u, 0);
-  // So that nothing of ours comes to lie there.
+  // Occupies the standard descriptors, so that no descriptor of the library gets one of these numbers.
   for (int fd = 0; fd <= STDERR_FILENO; ++fd) static_cast<void>(!::open("/dev/null", O_RDWR));
 }
 
 void Forks::run_orphan(Runtime& runtime, int told) {
   orphan_for = OrphanFor::none;
   signals_held = false;
-  ::setsid();  // what the program's terminal and group are told is not for it
+  ::setsid();  // the orphan must not get signals for the program's terminal and group
   static_cast<void>(!::chdir("/"));
   ::prctl(PR_SET_NAME, "unet-sockets");
   runtime.process_ = ::getpid();
@@ -466,14 +466,14 @@ void Forks::run_orphan(Runtime& runtime, int told) {
   __builtin_unreachable();
 }
 
-// All that no other process has ends.
+// Ends all sockets that no other process has.
 void Forks::forget_program(Runtime& runtime) {
   const Runtime::Guard guard;
   for (int fd = 0; fd < runtime.table_.end(); ++fd) {
     if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
     if (Entry* const entry = runtime.table_.take(fd)) runtime.let_go(*entry);
   }
-  for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {  // what only calls of the program's threads still had
+  for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {  // files that only calls of the program's threads still held
     File* const file = runtime.by_socket_[i];
     if (file != nullptr && file->fds.empty() && file->holds == 0) runtime.let_go(*file);
   }

@@ -1,4 +1,4 @@
-// socket_proxies.cc - carries bytes between connections and socket pairs; accept_transfer.cc has what channels say.
+// socket_proxies.cc - carries bytes between connections and socket pairs; accept_transfer.cc handles the channels' messages.
 #include "ipstack/preload/shared/socket_proxies.h"
 
 #include <sys/socket.h>
@@ -14,8 +14,8 @@ namespace unet::preload {
 namespace {
 
 constexpr size_t kPiece = 64 * 1024;
-constexpr int kPieces = 16;  // of one connection, before another's turn
-// Bytes of a process that has ended wait so long for a peer that takes none.
+constexpr int kPieces = 16;  // most pieces of a connection per turn
+// How long bytes of a dead process wait for a peer that takes none.
 constexpr Nanoseconds kHangsFor = 60 * kSecond;
 
 std::byte* piece() noexcept {
@@ -23,7 +23,7 @@ std::byte* piece() noexcept {
   return memory;
 }
 
-// No process has the other end of the pair any longer. shutdown() of both directions looks like it.
+// Whether no process has the pair's other end any longer. shutdown() of both directions looks the same.
 bool is_closed(int fd) noexcept {
   pollfd end{.fd = fd, .events = 0, .revents = 0};
   return real().poll(&end, 1, 0) == 1 && (end.revents & POLLHUP) != 0;
@@ -40,7 +40,7 @@ void SocketProxies::add_proxy(File& file, int fd, bool used) {
   ++file.holds;
   file.sleepers.push_back(&sleeper_);
   real().fcntl(fd, F_SETFL, real().fcntl(fd, F_GETFL) | O_NONBLOCK);
-  // A pair of sockets may have urgent data or not, by the kernel's version: in line nothing of it is lost.
+  // Some kernels have urgent data on socket pairs: in line, no byte of it is lost.
   constexpr int kOn = 1;
   real().setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &kOn, sizeof kOn);
   if (file.in_stack()) Runtime::get().endpoint_stack().timed_stack().set_option(file.socket, sockets::Stack::Option::urgent_inline, kOn);
@@ -51,7 +51,7 @@ void SocketProxies::append(std::vector<pollfd>& to) const {
   for (const ChildChannel& each : channels_) to.push_back({.fd = each.fd, .events = POLLIN, .revents = 0});
   for (const SocketProxy& each : proxies_) {
     const int in = each.listener != nullptr || each.ended_in || (Runtime::get().events(*each.file) & EPOLLOUT) == 0 ? 0 : POLLIN;
-    // poll() would tell of the end again and again: its socket's room wakes.
+    // poll() would report the end again and again; room in the connection wakes the helper instead.
     const int fd = each.hung_since != 0 ? -1 : each.fd;
     to.push_back({.fd = fd, .events = static_cast<short>(in | (each.wants_out ? POLLOUT : 0)), .revents = 0});
   }
@@ -94,10 +94,10 @@ bool SocketProxies::process(std::span<const pollfd> ready) {
 
 void SocketProxies::drop(SocketProxy& proxy) noexcept {
   File& file = *proxy.file;
-  const auto sleeper = std::find(file.sleepers.begin(), file.sleepers.end(), &sleeper_);  // one: another process may have it, too
+  const auto sleeper = std::find(file.sleepers.begin(), file.sleepers.end(), &sleeper_);  // only one: another proxy may have added the same
   if (sleeper != file.sleepers.end()) file.sleepers.erase(sleeper);
   real().close(proxy.fd);
-  // The process that had asked for it has closed it.
+  // The process that asked for the connection has closed it.
   ChildChannel* const channel = find_channel(proxy.channel);
   if (find_held(channel, file) != nullptr) {
     erase_held(*channel, file);
@@ -106,7 +106,7 @@ void SocketProxies::drop(SocketProxy& proxy) noexcept {
   let_go(file);
 }
 
-// False: nothing is left to be carried.
+// Carries bytes in both directions. False: both have ended.
 bool SocketProxies::carry(SocketProxy& proxy, bool hung_up) {
   if (proxy.listener != nullptr) {
     if (!hung_up) return true;
@@ -120,7 +120,7 @@ bool SocketProxies::carry(SocketProxy& proxy, bool hung_up) {
   if (proxy.ended_in && proxy.ended_out) return false;
   if (hung_up && proxy.hung_since == 0) proxy.hung_since = Runtime::get().now();
   if (proxy.hung_since == 0 || Runtime::get().now() - proxy.hung_since < kHangsFor) return true;
-  Runtime::get().end_by_reset(*proxy.file);  // an end would say that this was all
+  Runtime::get().end_by_reset(*proxy.file);  // a FIN would claim that the data is complete
   return false;
 }
 
@@ -128,7 +128,7 @@ bool SocketProxies::has_hung() const noexcept {
   return std::any_of(proxies_.begin(), proxies_.end(), [](const SocketProxy& each) { return each.hung_since != 0; });
 }
 
-// From the connection into the pair. False: the other process is gone.
+// Carries from the connection into the pair. False: the other process is gone.
 bool SocketProxies::carry_out(SocketProxy& proxy) {
   sockets::EndpointStack& stack = Runtime::get().endpoint_stack();
   proxy.wants_out = false;
@@ -136,7 +136,7 @@ bool SocketProxies::carry_out(SocketProxy& proxy) {
   for (int i = 0; i < kPieces && !proxy.ended_out; ++i) {
     const int64_t there = stack.receive_now(proxy.file->socket, {piece(), kPiece}, MSG_PEEK | MSG_DONTWAIT);
     if (there == -EAGAIN) return true;
-    if (there <= 0) {  // the end, or a reset, of which a pair can say no more
+    if (there <= 0) {  // the end, or a reset, which a pair cannot express
       proxy.ended_out = true;
       real().shutdown(proxy.fd, SHUT_WR);
       if (there < 0) return false;
@@ -145,7 +145,7 @@ bool SocketProxies::carry_out(SocketProxy& proxy) {
     const ssize_t went = Kernel::send(proxy.fd, piece(), static_cast<size_t>(there), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (went < 0) {
       proxy.wants_out = went == -EAGAIN;
-      proxy.ended_out = !proxy.wants_out;  // no process reads it; but what was written there before is carried
+      proxy.ended_out = !proxy.wants_out;  // no process reads the pair, but bytes written to it before are still carried
       return true;
     }
     stack.receive_now(proxy.file->socket, {piece(), static_cast<size_t>(went)}, MSG_DONTWAIT);
@@ -153,17 +153,17 @@ bool SocketProxies::carry_out(SocketProxy& proxy) {
   return true;
 }
 
-// The other way. False: the connection takes no more.
+// Carries from the pair into the connection. False: the connection takes no more.
 bool SocketProxies::carry_in(SocketProxy& proxy) {
   sockets::EndpointStack& stack = Runtime::get().endpoint_stack();
   for (int i = 0; i < kPieces && !proxy.ended_in; ++i) {
     if ((Runtime::get().events(*proxy.file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return true;
     ssize_t there;
     do there = Kernel::recv(proxy.fd, piece(), kPiece, MSG_PEEK | MSG_DONTWAIT);
-    while (there == -ECONNRESET);  // it was closed with something unread, and says so once
+    while (there == -ECONNRESET);  // a pair closed with unread data reports this once
     if (there < 0) return there == -EAGAIN;
     if (there == 0) {
-      // Closed there, which is no end for this process if it still has it; but the channel is to be read first.
+      // Closed at the other side, which ends nothing if this process still has the connection; but the channel's messages come first.
       if (!proxy.told_end && !proxy.file->fds.empty() && is_closed(proxy.fd)) return !std::exchange(proxy.seems_closed, true);
       proxy.ended_in = true;
       stack.shut_down(proxy.file->socket, SHUT_WR);
@@ -178,7 +178,7 @@ bool SocketProxies::carry_in(SocketProxy& proxy) {
   return true;
 }
 
-// Whether this process holds a socket for others that none has opened yet, or that has arrivals left.
+// Whether this process holds a socket for others that no process has opened yet, or that still has arrivals.
 bool SocketProxies::has_unserved() const noexcept {
   const auto waits = [&](const Held& held) {
     if (!held.file->is_joined() || held.file->receives || !held.file->bound) return false;
