@@ -95,6 +95,8 @@ SendOutcome OwnChannels::put(Channel channel, uint64_t region_offset, Bytes data
   return after_ni_send(outcome, more);
 }
 
+bool OwnChannels::has_message() const noexcept { return queues_->has_message() || locals_.has_message(); }
+
 bool OwnChannels::has_room(Channel channel) noexcept {
   if (!traits(channel).open) return true;
   LocalChannel* const to = open_local(channel);

@@ -68,7 +68,7 @@ class OwnChannels final : public ChannelSet {
     return false;
   }
   void release(const Message& message) noexcept override;
-  bool has_message() const noexcept override { return queues_->has_message() || locals_.has_message(); }
+  bool has_message() const noexcept override;
   bool has_room(Channel channel) noexcept override;
   void flush_credits() noexcept override;
   void linger() noexcept override;
