@@ -1,4 +1,4 @@
-// embedded_ni.h - an endpoint's calls into the NI inside its process, and its sends that this NI has not put on the wire; used by Endpoint.
+// embedded_ni.h - an endpoint's calls into the NI inside its process, and its sends that are not on the wire yet; used by OwnChannels.
 #pragma once
 
 #include "unet/base/bytes.h"

@@ -111,8 +111,8 @@ class Endpoint {
 
   // Opens a channel to `name` or `name@host`, or to the endpoint of this NI that claims an IP port: `tcp:80:10.0.0.1`, `udp:53:fd00::1`.
   // The peer must accept. There is one local channel to the holder of a claim: a further connect to any of its ports returns the same
-  // channel. Errors: not_found (no such name or host), refused, timed_out, quota_exceeded, not_permitted, invalid_argument, out_of_memory
-  // (no memory or descriptors in this process).
+  // channel. Errors: not_found (no such name or host), refused (or the existing channel was closed meanwhile: connect again), timed_out,
+  // quota_exceeded, not_permitted, invalid_argument, out_of_memory (no memory or descriptors in this process).
   Result<Channel> connect(std::string_view target, const ConnectOptions& options = {});
   // The two steps of connect(), for a thread that also serves the other side. Call poll_connect() until it has a value, or cancel it. Both
   // fail with invalid_argument if `pending` is not in progress.

@@ -1,4 +1,4 @@
-// epoll_set.h - the epoll set that an endpoint sleeps on, and the timer that bounds a sleep; used by Endpoint.
+// epoll_set.h - the epoll set that an endpoint sleeps on, and the timer that bounds a sleep; used by OwnChannels.
 #pragma once
 
 #include <span>

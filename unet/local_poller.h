@@ -1,4 +1,4 @@
-// local_poller.h - decides which local channel of an endpoint delivers next; used by Endpoint.
+// local_poller.h - decides which local channel of an endpoint delivers next; used by OwnChannels.
 //
 // The channel that delivered last goes first, for kBudget messages in a row. Then a few channels are checked in every poll, and the others
 // in rotation. A channel that becomes active trades places with one that is always checked.

@@ -1,4 +1,4 @@
-// ni_queues.h - the client's side of an endpoint's queues to the NI: send, receive and free queue of its segment; used by Endpoint.
+// ni_queues.h - the client's side of an endpoint's queues to the NI: send, receive and free queue of its segment; used by OwnChannels.
 //
 // Copies of a payload byte on this side: one by send() into the segment (none with reserve()/post()), none on reception. The client trusts
 // the NI as it trusts the kernel; the NI trusts nothing written here. One thread at a time uses the sending half, and one the receiving

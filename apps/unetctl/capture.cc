@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <bit>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -51,6 +52,7 @@ class Reader {
     if (!answer) return tl::unexpected(answer.error());
     if (answer->descriptors.size() != 1) return fail(Errc::system, "no descriptors are left for the capture's memory");
     const uint32_t bytes = answer->reply.capture.bytes;
+    if (!std::has_single_bit(bytes) || bytes < kCaptureBytesMin) return fail(Errc::protocol, "the network interface sent a broken capture");
     epoch_ = answer->reply.capture.epoch;
     number_ = answer->reply.capture.capture;
     Result<Mapping> memory = Mapping::map(answer->descriptors[0].get(), kCapturePage + uint64_t{bytes});
@@ -65,18 +67,17 @@ class Reader {
     return flush();
   }
 
-  // Copies the available records. False: there were none.
+  // Copies available records, at most kTakenMost: the caller must see a signal while the wire is faster. False: there were none.
   Result<bool> take() {
-    bool any = false;
-    while (!full_ && ring_->next()) {
-      any = true;
+    uint32_t taken = 0;
+    for (; !full_ && taken < kTakenMost && ring_->next(); ++taken) {
       add(ring_->record());
       if (!file_->is_due()) continue;
       if (Status status = flush(); !status) return tl::unexpected(status.error());
     }
     if (ring_->broken()) return fail(Errc::protocol, "the network interface wrote a broken record");
     if (Status status = flush(); !status) return tl::unexpected(status.error());
-    return any;
+    return taken != 0;
   }
 
   bool full() const noexcept { return full_; }
@@ -94,6 +95,8 @@ class Reader {
   }
 
  private:
+  static constexpr uint32_t kTakenMost = 4096;
+
   Status flush() {
     if (const Status status = file_->flush(); !status) return fail(status.error().code, options_.file + ": " + status.error().text);
     return {};

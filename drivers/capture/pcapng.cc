@@ -118,6 +118,7 @@ bool PcapngFile::add(const CaptureRecord& record, Bytes frame, uint64_t epoch) {
 }
 
 void PcapngFile::add_statistics(uint64_t time, uint64_t seen, uint64_t dropped) {
+  if (limit_ != 0 && written() + out_.size() + kStatisticsSize > limit_) return;
   Block block(out_, kStatistics);
   block.put(uint32_t{0});
   block.put_time(time);
@@ -144,7 +145,7 @@ Status PcapngFile::flush(bool (*wait)(void*), void* context) {
   written_.store(written() + done, std::memory_order_relaxed);
   out_.clear();
   if (error == 0) return {};
-  return fail(Errc::unavailable, error == EAGAIN ? "it has no reader" : std::generic_category().message(error));
+  return fail(Errc::unavailable, error == EAGAIN ? "nothing reads it" : std::generic_category().message(error));
 }
 
 }  // namespace unet::drivers

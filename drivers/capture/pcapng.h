@@ -32,7 +32,7 @@ class PcapngFile {
 
   // Appends a frame; `epoch` plus the record's time is its time. False: the limit leaves no room.
   bool add(const CaptureRecord& record, Bytes frame, uint64_t epoch);
-  // Appends the statistics block at the end of the file: how many frames were seen and how many dropped.
+  // Appends the statistics block at the end of the file, unless the limit leaves no room: how many frames were seen and how many dropped.
   void add_statistics(uint64_t time, uint64_t seen, uint64_t dropped);
   // Whether enough is waiting for a system call.
   bool is_due() const noexcept { return out_.size() >= kWriteAt; }

@@ -202,6 +202,7 @@ Status DpdkPort::probe(Setup& setup) {
   memif_client_ = memif_ && role != nullptr && *role == "client";
   memif_zero_copy_ = memif_client_ && zero_copy != nullptr && *zero_copy == "yes";
   memif_socket_ = socket != nullptr ? *socket : "";
+  if (const std::string* id = device.find("id"); id != nullptr) memif_id_ = static_cast<uint32_t>(std::atoi(id->c_str()));
   if (memif_) {
     if (const Status prepared = MemifGate::prepare(); !prepared) return prepared;
   }
@@ -523,8 +524,7 @@ void DpdkPort::keep_connected(Nanoseconds now) noexcept {
   switch (connection_) {
     case Connection::started: {
       if (up) return;
-      // The end of another port's connection counts, too: at worst the port hangs up on a slow server, and connects again.
-      if (!was_up && MemifGate::ended_clients() == ended_before_) return;
+      if (!was_up && !server_ended_.load(std::memory_order_acquire)) return;
       closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed);
       connection_ = Connection::stopping;
       MemifGate::post(*this, &DpdkPort::stop_task);
@@ -548,7 +548,7 @@ void DpdkPort::keep_connected(Nanoseconds now) noexcept {
 // messages that follow.
 void DpdkPort::start_task(DpdkPort& port) noexcept {
   if (port.memif_zero_copy_) MemoryDescriptors::save();
-  port.ended_before_ = MemifGate::ended_clients();
+  port.server_ended_.store(false, std::memory_order_relaxed);
   port.start_result_ = rte_eth_dev_start(port.port_id_);
 }
 

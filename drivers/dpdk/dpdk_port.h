@@ -147,6 +147,7 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   bool memif_client_ = false;
   bool memif_zero_copy_ = false;
   std::string memif_socket_;    // as in the device string
+  uint32_t memif_id_ = 0;
   bool dma_ = false;  // external memory has to be mapped for the device
   bool link_was_up_ = false;
 
@@ -155,7 +156,7 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   Connection connection_ = Connection::stopping;
   std::atomic<bool> task_done_{true};  // set by the interrupt thread after it has run the posted task
   int start_result_ = 0;               // of the last start_task
-  uint64_t ended_before_ = 0;          // MemifGate::ended_clients() before that task
+  std::atomic<bool> server_ended_{false};  // since that task: set by the interrupt thread
   MemifListener listener_;
 };
 

@@ -13,10 +13,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -39,7 +41,6 @@ struct Gate {
   bool in_task = false;  // interrupt thread only
   MemifGreeting greeting;  // interrupt thread only
   int event = -1;       // wakes the interrupt thread for its next turn
-  std::atomic<uint64_t> ended_clients{0};
   bool ready = false;
 };
 
@@ -83,6 +84,16 @@ void fence_all_threads() noexcept {
 }
 
 // Empty if the address is of another family.
+// The id of a memif client, if DPDK's log line says that its connection has ended. The line does not name the socket.
+std::optional<uint32_t> ended_client(std::string_view line) noexcept {
+  constexpr std::string_view kEnded = "memif_disconnect(): Disconnected, id: ";
+  if (!line.starts_with(kEnded) || line.find("role: client") == line.npos) return {};
+  uint32_t id = 0;
+  const char* const digits = line.data() + kEnded.size();
+  if (std::from_chars(digits, line.data() + line.size(), id).ptr == digits) return {};
+  return id;
+}
+
 std::string_view path_in(const sockaddr_un& address) noexcept {
   if (address.sun_family != AF_UNIX) return {};
   return {address.sun_path, strnlen(address.sun_path, sizeof(address.sun_path))};
@@ -151,16 +162,18 @@ void MemifGate::stop_listening(DpdkPort& port) noexcept {
   }
 }
 
-uint64_t MemifGate::ended_clients() noexcept { return gate().ended_clients.load(std::memory_order_acquire); }
-
 // Runs in the interrupt thread, before DPDK acts on a message of a control socket.
 void MemifGate::on_log(const char* line, size_t length) {
   Gate& g = gate();
   MemoryDescriptors::restore();
   const std::string_view text(line, length);
   if (!text.starts_with("memif_")) return;
-  const bool end_of_client = text.starts_with("memif_disconnect(): Disconnected") && text.find("client") != text.npos;
-  if (end_of_client && !g.in_task) g.ended_clients.fetch_add(1, std::memory_order_release);
+  if (const auto id = ended_client(text); id && !g.in_task) {
+    const std::lock_guard lock(g.mutex);
+    for (DpdkPort* port : g.ports) {
+      if (port->memif_client_ && port->memif_id_ == *id) port->server_ended_.store(true, std::memory_order_release);
+    }
+  }
   g.greeting.on_log(text);
   if (g.closed) return;
   g.closed = true;

@@ -46,9 +46,6 @@ class MemifGate {
   // Call this in the interrupt thread when a server is closed. The last port that listens at a socket retires it.
   static void stop_listening(DpdkPort& port) noexcept;
 
-  // How many connections of this process's memif clients were ended by their servers. DPDK does not say which.
-  static uint64_t ended_clients() noexcept;
-
  private:
   static void on_log(const char* line, size_t length);
   static void on_turn(void*);

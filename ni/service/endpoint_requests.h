@@ -1,6 +1,6 @@
 // endpoint_requests.h - requests about endpoints, their names and their memory, and the ends of endpoints; used by Service.
 //
-// An ending endpoint first loses its name, requests and channels; then the engine is told to let go; when it has (EndpointDetached), the
+// An ending endpoint first loses its requests, channels and name; then the engine is told to let go; when it has (EndpointDetached), the
 // memory is unmapped and the quota given back. An emulated endpoint, which no engine knows, ends at once.
 #pragma once
 

@@ -1,5 +1,5 @@
 // persistence.h - writes to the journal for the next NI: records, packets to clients, answered requests; used by Service and its parts.
-// Without a journal it does nothing, and its callers need not ask.
+// Without a journal, put(), erase(), changed() and takes() do nothing.
 #pragma once
 
 #include <cstdint>

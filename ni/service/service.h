@@ -13,7 +13,7 @@
 //   CaptureRequests, Captures           captures
 //   Operation                           the policy in force, draining, upgrades
 //   Takeover, Persistence, Charges      the journal; what users are charged for
-// It has 24 members: these parts, and what they share.
+// Its members are these parts, and what they share.
 #pragma once
 
 #include <cstdint>
