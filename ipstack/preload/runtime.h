@@ -320,7 +320,7 @@ int64_t Runtime::block(Nanoseconds until, bool restarts, Sleep sleep, Attempt at
     if (result != -EAGAIN) return result;
     if (ends) return -EINTR;
     if (now() >= until) return -EAGAIN;
-    this_call.handled = false;  // it goes on
+    if (restarts && signals_restart()) this_call.handled = false;  // it goes on
   }
 }
 

@@ -97,7 +97,7 @@ struct sigaction acting(struct sigaction asked) noexcept {
   return asked;
 }
 
-// Converts a call's result back: -errno for -1 and errno.
+// Undoes acting(): the action as the program has set it.
 struct sigaction as_asked(struct sigaction told, Handler handler, int flags) noexcept {
   if ((told.sa_flags & SA_SIGINFO) == 0 || told.sa_sigaction != &act) return told;
   constexpr int kNotOurs = SA_SIGINFO | static_cast<int>(SA_RESETHAND);

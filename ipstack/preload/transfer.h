@@ -1,4 +1,4 @@
-// transfer.h - data in and out of a socket of ours, for all functions that read and write; used by data_calls.cc, message_calls.cc and
+// transfer.h - data in and out of a socket of ours, for all functions that read and write; used by data_calls.cc, ancillary.cc and
 // file_calls.cc, under the runtime's lock. They answer with how much, or -errno.
 #pragma once
 

@@ -48,6 +48,7 @@ int64_t Sockets::block(bool waits, Nanoseconds within, Try once) {
     stack().run();
     const Nanoseconds next = std::min(until, stack().next_event()), at = now();
     if (next > at && !network().wait(stack(), next == kForever ? kForever : next - at)) return -ENETDOWN;
+    set_run_time(now());  // so `once` polls with its room awaited: the message is copied there at once
     result = once();
   }
   return result;

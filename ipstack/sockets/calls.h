@@ -26,6 +26,9 @@ class Sockets : public EndpointStack {
   using EndpointStack::EndpointStack;
   // Errors: those of EndpointNetwork::open().
   static Result<std::unique_ptr<Sockets>> open(Context& context, const SocketsOptions& options = {});
+  // These delete an EndpointStack, which has no virtual destructor.
+  static void leave(std::unique_ptr<EndpointStack> it) = delete;
+  static void forget(std::unique_ptr<EndpointStack> it) = delete;
 
   // SOCK_STREAM and SOCK_DGRAM of AF_INET and AF_INET6, with SOCK_NONBLOCK.
   int socket(int domain, int type, int protocol);

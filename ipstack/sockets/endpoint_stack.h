@@ -65,6 +65,9 @@ class EndpointStack {
   // Of a stream. With MSG_DONTWAIT it does not pass an urgent byte that comes meanwhile.
   int64_t receive_now(int s, MutableBytes room, int flags);
   int64_t receive_from_now(int s, MutableBytes room, int flags, sockaddr* from, socklen_t* from_length, Stack::Received& what);
+
+  // These do not poll.
+
   // getsockname(), or getpeername().
   int name_of(int s, bool local, sockaddr* address, socklen_t* length) const;
   // shutdown().

@@ -54,6 +54,7 @@ int Listeners::accept(uint32_t listener, Address* peer) {
 void Listeners::end(uint32_t listener) {
   Socket& socket = core_.sockets[listener];
   names_.listening().unlink(listener);
+  socket.draining = false;
   static_cast<void>(names_.tell_accepts_new_flows(socket));
   for (uint32_t i = 0; i < core_.sockets.end(); ++i) {
     if (!core_.sockets.has(i) || core_.sockets[i].listener != listener) continue;

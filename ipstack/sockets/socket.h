@@ -114,7 +114,7 @@ struct Socket {
   bool passes : 1 = false;         // takes no new flows while other members of the share do
   bool draining : 1 = false;       // a listener after Stack::end_new_flows()
   bool peeks_behind : 1 = false;   // SO_PEEK_OFF is set; ReadPositions has the offset
-  bool held : 1 = false;           // Stack::held_ has it
+  bool held : 1 = false;           // TcpOutput::held_ has it
   bool zero_copy : 1 = false;      // SO_ZEROCOPY
   bool has_errors : 1 = false;     // ErrorQueues has some
   bool urgent : 1 = false;         // it has an urgent byte; ReadPositions has its place

@@ -59,7 +59,7 @@ int Stack::end_new_flows(int listener) {
   forget_reserved();
   Socket* const socket = core_.owned(listener);
   if (socket == nullptr || socket->listening == nullptr) return -EBADF;
-  socket->draining = true;
+  socket->draining = socket->shares;
   return names_.set_accepts_new_flows(*socket, false);
 }
 

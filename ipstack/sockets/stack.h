@@ -187,6 +187,7 @@ class Stack {
   // When run() may have something without a message; ~0: never. 0: it waits for room in the network.
   Nanoseconds next_event() const noexcept {
     const Nanoseconds first = std::min(core_.timers.first(), tcp_.time_waits().first());
+    if (has_spare()) return core_.now;
     return tcp_.waits_for_chunks() ? std::min(first, core_.now + kMillisecond) : first;
   }
   bool wants_room() const noexcept {
@@ -225,6 +226,8 @@ class Stack {
   void consume_at(uint32_t index, uint32_t bytes);
   // Ends the reservation: one store, as nearly every call does it. Its chunk stays until the next reserve() or run().
   void forget_reserved() noexcept { reserved_.socket = -1; }
+  // The chunk of a reservation that was not committed: run() gives it back, as other streams may wait for it.
+  bool has_spare() const noexcept { return reserved_.socket < 0 && reserved_.spare != tcp::kNoChunk; }
   void give_back_spare() noexcept {
     if (reserved_.spare != tcp::kNoChunk) [[unlikely]] memory_.chunks.give_back(std::exchange(reserved_.spare, tcp::kNoChunk));
   }

@@ -1,4 +1,4 @@
-// stream_options.h - options of a stream, for a socket of another stack that goes on with it (Stack::import_stream()).
+// stream_options.h - options of a stream, for a socket of another stack that goes on with it (StreamMoves::import_stream()).
 #pragma once
 
 #include <cstdint>

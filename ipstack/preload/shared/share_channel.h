@@ -48,7 +48,7 @@ struct MoveMessage {
 // - part: which arrivals reach the child by its own claim (File::Part).
 // - wanted: another process waits for one connection of that listener.
 // - movable: the child can own the connection from now on.
-// - moved: the message has a descriptor of memory with the stream (Stack::export_stream()).
+// - moved: the message has a descriptor of memory with the stream (StreamMoves::export_stream()).
 // - stays: the parent goes on to pass the connection's bytes.
 struct ChildMessage {
   enum class Kind : uint32_t { connection, datagram, part, wanted, movable, moved, stays } kind = Kind::connection;
