@@ -119,6 +119,7 @@ static void on_answer(void *token, int value) {
   answer = value;
   ++answers;
 }
+static void ignore(void *token, int value) { (void)token, (void)value; }
 static void on_buffer(void *token, void *at, int bytes, int a0, int a1) {
   (void)token;
   memcpy(buffer, at, (size_t)bytes);
@@ -250,6 +251,7 @@ static void what_comes_back(void) {
   // Without an error handler, requests that return when their translation is removed are dropped.
   ep_t other;
   REQUIRE(AM_AllocateEndpoint(bundle, &other, &nobody) == AM_OK && AM_Map(other, 0, server_name, TAG) == AM_OK);
+  REQUIRE(AM_SetHandler(other, ANSWER, ignore) == AM_OK);  // some may be answered before
   for (int i = 0; i < 10; ++i) REQUIRE(AM_Request0(other, 0, 20) == AM_OK);
   REQUIRE(AM_UnMap(other, 0) == AM_OK && AM_FreeEndpoint(other) == AM_OK);
   REQUIRE(AM_RequestI0(self, 3, ECHO, segment, AM_MaxMedium() + 1) == AM_ERR_BAD_ARG);
