@@ -296,7 +296,7 @@ int run_jobs(std::vector<Job> jobs, const Options& options, std::string (*print)
     std::fflush(stdout);
     records.insert(records.end(), measured->begin(), measured->end());
   }
-  if (tables && options.action != Action::demo) print_settings(session, options.table);
+  if (tables && (options.action != Action::demo || options.full)) print_settings(session, options.table);
   return write_records(options.json, records);
 }
 
@@ -346,7 +346,7 @@ void print_end_of_demo(const std::vector<Record>& records) {
                 format_ratio(kernel->summary.p50 / ours->summary.p50).c_str());
   }
   std::printf("Next: ./run unet-run -n 1 -- build/apps/examples/hello, and \"Five minutes\" in README.md. "
-              "All paths: ./run unet-bench run rtt\n");
+              "Percentiles: ./run unet-bench demo --full. All paths: ./run unet-bench run rtt\n");
 }
 
 // The tour of `./run`: the local channel and the shared NI beside the limit and the kernel's fastest paths.
@@ -360,7 +360,7 @@ int demo(Options options) {
   const double least = options.seconds * static_cast<double>(sizes * (options.paths.size() + 1));
   std::fprintf(stderr, "unet-bench: three measurements, %.0f to %.0f seconds; the busier the machine, the longer\n", least, 3 * least);
   std::vector<Record> records;
-  const int status = run_jobs(jobs, options, to_short_table, records);
+  const int status = run_jobs(jobs, options, options.full ? to_tables : to_short_table, records);
   if (status == 0 && options.json != "-") print_end_of_demo(records);
   return status;
 }

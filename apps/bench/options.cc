@@ -320,6 +320,7 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   add_measuring_options(*run, raw, options);
   CLI::App* demo = app.add_subcommand("demo", "measure rtt, bandwidth and rate of U-Net, the limit and the kernel in half a minute");
   add_measuring_options(*demo, raw, options);
+  demo->add_flag("--full", options.full, "whole tables: percentiles, slices, and how each path is set");
   add_two_hosts(app, raw, options);
   add_plot(app, raw, options);
   add_kernels(app, raw, options);

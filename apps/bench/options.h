@@ -28,6 +28,7 @@ struct Options {
   std::optional<CorePair> cores;    // nothing: chosen
   std::string json;                 // a file, "-" for stdout, empty: no JSON
   TableStyle table = TableStyle::text;
+  bool full = false;                // demo: whole tables
   std::string command;              // as typed, for the records
   std::string serve_name = "bench"; // serve: what to bind
   AcrossOptions across;

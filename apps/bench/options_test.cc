@@ -35,6 +35,8 @@ TEST_CASE("options: the other actions") {
   CHECK(parse({"demo"})->action == Action::demo);
   CHECK(parse({"demo"})->seconds < parse({"run", "rtt"})->seconds);
   CHECK(parse({"demo", "--seconds", "2"})->seconds == 2);
+  CHECK_FALSE(parse({"demo"})->full);
+  CHECK(parse({"demo", "--full"})->full);
   CHECK(parse({"info", "rtt", "local"})->action == Action::info);
   CHECK(parse({"run", "am-store", "--size", "1M"})->sizes == std::vector<uint32_t>{1 << 20});
   const auto help = parse({"--help"});
