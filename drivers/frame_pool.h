@@ -25,7 +25,7 @@ class FramePool {
     return place;
   }
   void give_back(std::byte* place) noexcept { free_.push_back(place); }
-  // As Driver::allocate(), and as release() and discard(): a frame's handle is its buffer.
+  // Implement Driver::allocate(), release() and discard(): a frame's handle is its buffer.
   uint32_t take(std::span<TransmitFrame> frames) noexcept {
     uint32_t count = 0;
     for (; count < frames.size() && !free_.empty(); ++count) frames[count].handle = frames[count].data = take();

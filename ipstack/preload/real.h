@@ -56,13 +56,13 @@ struct Real {
 // Found when one is first wanted, which may be before the constructors of this library have run.
 const Real& real() noexcept;
 
-// What a function of the C library has returned, as this library has it inside: -errno instead of -1.
+// Converts a result of the C library to this library's convention: -errno instead of -1.
 template <typename T>
 T result_of(T returned) noexcept {
   return returned < 0 ? static_cast<T>(-errno) : returned;
 }
 
-// The same functions for this library's own calls of them, in the midst of one of the program's: -errno instead of -1.
+// Functions of the C library that this library calls for itself, within a call of the program. They return -errno instead of -1.
 struct Kernel {
 #define UNET_PRELOAD_CALL(name)                         \
   template <typename... Arguments>                      \

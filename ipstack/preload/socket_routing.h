@@ -44,7 +44,7 @@ void become_pair(File& file, int end, const sockets::Address& local, const socke
 
 // Applies an option to the file, and to the stack's socket if there is one: 0, or -errno. The shadow has accepted the option before.
 int set_option(File& file, int level, int name, const void* value, socklen_t length);
-// The same for an option that the shadow refused by `error`, an -errno, as it may be about a group of the NI.
+// Applies an option that the shadow refused by `error`, an -errno: it may be about a multicast group of the NI.
 int set_group_option(File& file, int level, int name, const void* value, socklen_t length, int error);
 
 }  // namespace unet::preload

@@ -13,7 +13,7 @@ namespace {
 
 constexpr Nanoseconds kRunEvery = 50 * kMicrosecond;  // the stack runs so often even if calls never wait
 
-// What comes to a socket while its call polls goes straight to the call's memory; socket -1: nothing does.
+// While a call polls, data for its socket is copied straight to the call's memory. Socket -1: none is.
 struct Awaiting {
   Stack& stack;
   int socket;
@@ -88,7 +88,7 @@ int64_t EndpointStack::attempt(Attempt attempt) {
   if (began - ran_at_ > kRunEvery) poll_network(due_intake(began - ran_at_ > 2 * kRunEvery));
   int64_t result = attempt();
   if (result != -EAGAIN) return result;
-  // What has come may be what the call asks for; and the application's next data carries its acknowledgement.
+  // Arrivals may satisfy the call, and the application's next data carries their acknowledgement.
   if (network_->poll_for_answer(*stack_) != 0) result = attempt();
   if (result == -EAGAIN && stack_->is_due()) stack_->run();
   return result;

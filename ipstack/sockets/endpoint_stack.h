@@ -62,7 +62,7 @@ class EndpointStack {
   int accept_now(int s, Address* peer = nullptr);
   int64_t send_now(int s, Bytes data, int flags);
   int64_t send_to_now(int s, Bytes data, int flags, const Address& to, Stack::Sending how = {});
-  // Of a stream. With MSG_DONTWAIT it does not pass an urgent byte that comes meanwhile.
+  // Receives from a stream. With MSG_DONTWAIT it does not pass an urgent byte that comes meanwhile.
   int64_t receive_now(int s, MutableBytes room, int flags);
   int64_t receive_from_now(int s, MutableBytes room, int flags, sockaddr* from, socklen_t* from_length, Stack::Received& what);
 

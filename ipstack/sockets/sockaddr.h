@@ -13,8 +13,8 @@ namespace unet::sockets {
 // Other pointers to memory that there is not end the program, as asking the kernel about each would cost a system call.
 inline bool is_nowhere(const void* memory) noexcept { return reinterpret_cast<uintptr_t>(memory) < 4096; }
 
-// Of a socket of IPv6 (`six`) or IPv4: 0, or -errno as Linux has it. `either`: one of IPv6 takes IPv4's addresses as such, too, as
-// sendto() and connect() of datagrams do. AF_UNSPEC is -EAFNOSUPPORT.
+// Reads an address for a socket of IPv6 (`six`) or IPv4. Returns 0, or Linux's error as -errno; AF_UNSPEC gives -EAFNOSUPPORT. `either`: a
+// socket of IPv6 also takes addresses of AF_INET, as sendto() and connect() of datagrams do.
 int read_sockaddr(const sockaddr* address, socklen_t length, bool six, bool either, Address& into) noexcept;
 // The number of the network interface's port 0, where programs expect that of an interface; others follow. The kernel's numbers are lower.
 constexpr uint32_t kLinkNumber = 0x7FFF'0000;

@@ -11,7 +11,7 @@ struct Events {
   static constexpr uint32_t kEnded = kPeerShut | kHangUp;
 };
 
-// As Linux's tcp_poll() and datagram_poll() say them; without what urgent data changes (StackCore::events_of()).
+// Events as Linux's tcp_poll() and datagram_poll() report them. StackCore::events_of() adds those of urgent data.
 uint32_t socket_events(const Socket& socket) noexcept;
 
 }  // namespace unet::sockets

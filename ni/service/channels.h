@@ -27,7 +27,7 @@ namespace unet::service {
 
 class Channels {
  public:
-  // What channels use of the rest of the service.
+  // Parts of the service that channels use.
   struct Uses {
     const ServiceOptions& options;
     const Ports& ports;

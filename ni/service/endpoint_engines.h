@@ -28,7 +28,7 @@ namespace unet::service {
 
 class EndpointEngines {
  public:
-  // Of a user, as the engines know them.
+  // A user's weight and limits, as the engines know them.
   struct Terms {
     uint32_t weight = 1;
     engine::SendLimits limits{};

@@ -27,7 +27,7 @@ struct ParentMessage {
     took,         // the child has accepted a connection that the parent sent
     fork,         // the child forked: a new process has all of its sockets
     datagram,     // a datagram that arrived at the child, and that its program does not read
-    passed,       // a connection that arrived at the child, and that its program does not accept; the child takes no further ones for now
+    passed,       // a connection that arrived at the child, and that its program does not accept: it is busy, or has closed the listener
     refused,      // the child returns a connection that the parent sent: its listener is closed, or its program does not accept
     move,         // as take, but the stream moves to the child if possible; the answer is movable, moved or stays (MoveMessage)
     owned,        // the NI now delivers the moving connection's segments to the child (MoveMessage)
