@@ -3,8 +3,9 @@
 # Several runs may use one build directory at the same time, so configuring and building hold a lock on it. The caller sets `root` (the
 # repository) and `me` (its name, for messages). All messages go to stderr, so that the output of a program can be piped.
 
-# The path of a tree affects only the file names in debuggers and failed checks, so ccache ignores it.
-export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$root
+# The path of a tree affects only the file names in debuggers and failed checks, so ccache ignores it. A precompiled header is the exception:
+# it names the files of its tree and holds their checksums, so ccache must not store one, nor what was compiled with one.
+export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$root CCACHE_SLOPPINESS=
 
 say() { echo "$me: $*" >&2; }
 
