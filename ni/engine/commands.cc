@@ -168,6 +168,7 @@ void Engine::State::run(const DetachEndpoint& command) noexcept {
   mux.remove(*e);
   doorbells.close(e->client, e->doorbell);
   ++e->incarnation;  // closes hairpin channels to it
+  delivery.waker().forget(*e);
   e->life = EndpointState::Life::detaching;
   e->detach_by = now + kDetachTime;
   detaching.push_back(e->index);

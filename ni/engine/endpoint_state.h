@@ -184,7 +184,7 @@ struct alignas(kCacheLine) EndpointState {
   std::span<std::byte> region;
   int wake_descriptor = -1;
   std::atomic<uint32_t> wakes{0};    // wake-ups due by another thread; the wake descriptor stays open until 0 (wake.h)
-  static constexpr uint32_t kWakeWanted = 1, kWakeWriting = 2;
+  static constexpr uint32_t kWakeWanted = 1, kWakeWriting = 2, kWakeLeaving = 4;
   uint32_t reassemblies = 0;         // messages in reassembly, oldest first
   Reassembling* oldest = nullptr;
   Reassembling* newest = nullptr;

@@ -1,6 +1,7 @@
 // wake.cc - the write that wakes, how long it took, and the thread that does the long ones.
 #include "ni/engine/wake.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -25,6 +26,10 @@ namespace {
 constexpr uint64_t kApartShare = 1000;  // an engine spends at most 1/kApartShare of its time on long wake-ups of a user
 constexpr Nanoseconds kApartMin = 5 * kSecond;
 constexpr int kPriority = 19;  // the lowest
+// The kernel masks interrupts during the write, so no priority protects other threads on that core. After a write longer than kBrief the
+// thread leaves the user asleep for kRest times as long.
+constexpr Nanoseconds kBrief = 200 * kMicrosecond;
+constexpr uint64_t kRest = 100;
 
 void keep_apart(Share& share, Nanoseconds took) noexcept {
   if (took != 0) share.woken_apart_until.store(monotonic_now() + std::max(took * kApartShare, kApartMin), std::memory_order_relaxed);
@@ -73,6 +78,13 @@ class WakeThread {
     tail_.store(tail + 1, std::memory_order_release);
     ring_bell();
   }
+  // Called by the engine's thread when the endpoint leaves: its wake-up is due no longer.
+  void forget(EndpointState& endpoint) noexcept {
+    uint32_t wakes = endpoint.wakes.load(std::memory_order_relaxed);
+    while (wakes != 0 && !endpoint.wakes.compare_exchange_weak(wakes, wakes | EndpointState::kWakeLeaving, std::memory_order_relaxed)) {
+    }
+    if (wakes != 0) ring_bell();
+  }
 
  private:
   void ring_bell() const noexcept {
@@ -80,40 +92,52 @@ class WakeThread {
     static_cast<void>(!::write(bell_, &one, sizeof one));
   }
 
+  struct User {
+    std::deque<EndpointState*> endpoints;
+    Nanoseconds not_before = 0;
+  };
+  using Users = std::map<Share*, User>;
+
   void loop() {
     while (!stop_.load(std::memory_order_relaxed)) {
-      take();
-      if (waiting_.empty()) {
-        uint64_t count = 0;
-        static_cast<void>(!::read(bell_, &count, sizeof count));
-        continue;
-      }
-      wake_next();
+      for (; head_ != tail_.load(std::memory_order_acquire); ++head_) queue(*places_[head_ % places_.size()]);
+      const auto next = next_user();
+      const Nanoseconds now = monotonic_now();
+      if (next != users_.end() && next->second.not_before <= now) wake_one(*next->first, next->second);
+      else wait_for_bell(next == users_.end() ? -1 : static_cast<int>((next->second.not_before - now) / kMillisecond + 1));
     }
   }
-  void take() {
-    for (; head_ != tail_.load(std::memory_order_acquire); ++head_) queue(*places_[head_ % places_.size()]);
+  void queue(EndpointState& endpoint) { users_[endpoint.share].endpoints.push_back(&endpoint); }
+  // The user with endpoints that may be woken first. Endpoints that leave are let go.
+  Users::iterator next_user() {
+    auto next = users_.end();
+    for (auto user = users_.begin(); user != users_.end(); ++user) {
+      std::erase_if(user->second.endpoints, [](EndpointState* endpoint) {
+        const bool leaves = (endpoint->wakes.load(std::memory_order_relaxed) & EndpointState::kWakeLeaving) != 0;
+        if (leaves) endpoint->wakes.store(0, std::memory_order_release);
+        return leaves;
+      });
+      if (user->second.endpoints.empty()) continue;
+      if (next == users_.end() || user->second.not_before < next->second.not_before) next = user;
+    }
+    return next;
   }
-  void queue(EndpointState& endpoint) {
-    std::deque<EndpointState*>& of_user = waiting_[endpoint.share];
-    if (of_user.empty()) ready_users_.push_back(endpoint.share);
-    of_user.push_back(&endpoint);
-  }
-  // Wakes one endpoint of the next user.
-  void wake_next() {
-    Share* const user = ready_users_.front();
-    ready_users_.pop_front();
-    std::deque<EndpointState*>& of_user = waiting_[user];
-    EndpointState& endpoint = *of_user.front();
-    of_user.pop_front();
-    if (of_user.empty()) waiting_.erase(user);
-    else ready_users_.push_back(user);
+  void wake_one(Share& share, User& user) {
+    EndpointState& endpoint = *user.endpoints.front();
+    user.endpoints.pop_front();
     uint32_t writing = EndpointState::kWakeWriting;
     endpoint.wakes.exchange(writing, std::memory_order_acq_rel);
     const bool asleep = endpoint.header->receiver_asleep.value.exchange(0, std::memory_order_acq_rel) != 0;
     const bool waits = endpoint.header->sender_waiting.value.exchange(0, std::memory_order_acq_rel) != 0;
-    if (asleep || waits) keep_apart(*endpoint.share, wake_.wake(endpoint.wake_descriptor));
+    const Nanoseconds took = asleep || waits ? wake_.wake(endpoint.wake_descriptor) : 0;
+    keep_apart(share, took);
+    user.not_before = monotonic_now() + (took > kBrief ? took * kRest : 0);  // users with brief ones take turns
     if (!endpoint.wakes.compare_exchange_strong(writing, 0, std::memory_order_acq_rel)) queue(endpoint);
+  }
+  void wait_for_bell(int milliseconds) const noexcept {
+    pollfd bell{.fd = bell_, .events = POLLIN, .revents = 0};
+    uint64_t count = 0;
+    if (poll(&bell, 1, milliseconds) > 0) static_cast<void>(!::read(bell_, &count, sizeof count));
   }
 
   const int bell_;
@@ -122,8 +146,7 @@ class WakeThread {
   std::atomic<uint32_t> tail_{0};
   // Used by the wake thread alone.
   uint32_t head_ = 0;
-  std::map<Share*, std::deque<EndpointState*>> waiting_;  // never an empty list
-  std::deque<Share*> ready_users_;                        // each user of `waiting_` once
+  Users users_;
   EventfdWake wake_;
   std::thread thread_;  // last member: it starts when the others are initialized
 };
@@ -151,6 +174,10 @@ void Waker::wake(EndpointState& endpoint, std::atomic<uint32_t>& flag) noexcept 
     if (took != 0) [[unlikely]] keep_apart(share, share.long_wakes.add(took, monotonic_now()));
   }
   counters_.add(NiCounter::wakeups);
+}
+
+void Waker::forget(EndpointState& endpoint) noexcept {
+  if (thread_ != nullptr) thread_->forget(endpoint);
 }
 
 bool Waker::hand_to_thread(EndpointState& endpoint) noexcept {

@@ -2,7 +2,7 @@
 //
 // A wake-up is a write to an eventfd, and the sleeper decides its price (unet/base/eventfd_wake.h), so each is timed. After many long ones,
 // another thread wakes their user, for a time that is a thousand times as long. There the wake-ups of one user wait for each other, and
-// those of other users have their turn between them. The thread is made when it is first needed.
+// those of other users have their turn between them. A long one is followed by a rest. The thread is made when it is first needed.
 #pragma once
 
 #include <sched.h>
@@ -38,6 +38,8 @@ class Waker {
     if (flag.load(std::memory_order_relaxed) == 0) [[likely]] return;
     wake(endpoint, flag);
   }
+  // The endpoint leaves: no wake-up of it waits any longer. Its `wakes` is 0 soon.
+  void forget(EndpointState& endpoint) noexcept;
 
  private:
   void wake(EndpointState& endpoint, std::atomic<uint32_t>& flag) noexcept;

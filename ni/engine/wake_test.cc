@@ -49,6 +49,17 @@ struct Sleepers {
     }
   }
 
+  // Sends until the other thread wakes the slow user: a few long wake-ups are forgiven. Returns the longest.
+  Nanoseconds make_apart(const LongSleep& sleep) {
+    Nanoseconds longest = 0;
+    for (int i = 0; i < 10; ++i) {
+      sleep.wait_until_asleep();
+      longest = std::max(longest, send_to(slow));
+      receive(slow);
+    }
+    return longest;
+  }
+
   TestNi ni;
   TestEndpoint& from = ni.add_endpoint(kSmallEndpoint, 1, 0);
   TestEndpoint& slow = ni.add_endpoint(kSmallEndpoint, 1, 1);
@@ -63,13 +74,8 @@ TEST_CASE("a client with long wake-ups is woken by another thread, and others by
   Sleepers s;
   const LongSleep sleep(LongSleep::set_of(s.slow_event));
   sleep.wait_until_asleep();
-  Nanoseconds first = 0;
-  for (int i = 0; i < 20; ++i) {  // a few long ones are forgiven
-    sleep.wait_until_asleep();
-    first = std::max(first, s.send_to(s.slow));
-    s.receive(s.slow);
-  }
-  constexpr int kWakes = 20;
+  const Nanoseconds first = s.make_apart(sleep);
+  constexpr int kWakes = 5;
   Nanoseconds later = 0;
   for (int i = 0; i < kWakes; ++i) {
     sleep.wait_until_asleep();
@@ -99,16 +105,36 @@ TEST_CASE("a few long wake-ups are forgiven, and more as time goes by") {
   CHECK(longer < 30);
 }
 
-TEST_CASE("an endpoint leaves when the other thread has done its wake-up") {
+TEST_CASE("a user rests after each long wake-up by the other thread") {
   Sleepers s;
   const LongSleep sleep(LongSleep::set_of(s.slow_event));
-  for (int i = 0; i < 30; ++i) {
+  s.make_apart(sleep);
+  constexpr int kWakes = 3;
+  const Nanoseconds begin = monotonic_now();
+  for (int i = 0; i < kWakes; ++i) {
     sleep.wait_until_asleep();
     s.send_to(s.slow);
+    s.receive(s.slow);
   }
+  // One of them may be the first, and each takes 200 us or more.
+  CHECK(monotonic_now() - begin > (kWakes - 1) * 20 * kMillisecond);
+}
+
+TEST_CASE("an endpoint leaves in a rest, and its wake-up is due no longer") {
+  Sleepers s;
+  const LongSleep sleep(LongSleep::set_of(s.slow_event));
+  s.make_apart(sleep);
+  sleep.wait_until_asleep();
+  s.send_to(s.slow);
+  s.receive(s.slow);  // a rest begins
+  uint64_t woken = 0;
+  while (read(s.slow_event, &woken, sizeof woken) == sizeof woken) {
+  }
+  s.send_to(s.slow);
   s.ni.command(DetachEndpoint{s.slow.number});
   while (!s.ni.event<EndpointDetached>()) s.ni.poll();
   CHECK(s.ni.engine->ni_gauge(NiGauge::endpoints) == 2);
+  CHECK(read(s.slow_event, &woken, sizeof woken) < 0);
 }
 
 }  // namespace unet::engine::wake_test

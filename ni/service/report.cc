@@ -464,10 +464,12 @@ void ReportBuilder::step() {
 }
 
 std::string Report::next(const Service& service, size_t room) {
-  constexpr uint32_t kLooks = 256;  // elements visited per part, so a user with few endpoints among many others gets empty parts
+  // A part ends by this time, so a user with few endpoints among many others gets empty parts. Its last entry may take as long again.
+  constexpr Nanoseconds kTime = 30 * kMicrosecond;
   ++parts_;
   ReportBuilder builder(service, *this);
-  for (uint32_t i = 0; i < kLooks && section_ != kEnd && text_.size() < room; ++i) builder.step();
+  const Nanoseconds begin = monotonic_now();
+  while (section_ != kEnd && text_.size() < room && monotonic_now() - begin < kTime) builder.step();
   std::string part = text_.substr(0, room);
   text_.erase(0, room);
   return part;

@@ -38,7 +38,8 @@ TEST_CASE("reports of thousands of endpoints, asked for on two connections, cost
   };
   const Nanoseconds turn = cost_of([&] { ni->service().poll(monotonic_now()); });
   const Nanoseconds report = cost_of([&] { REQUIRE(ni->service().report({.uid = geteuid()}).size() > kEmulated); });
-  CHECK(turn < report);
+  INFO("a turn took " << turn << " ns, a whole report " << report << " ns");
+  CHECK(turn < report / 64);
   for (TestClient* client : {&busy, &other}) {
     for (uint32_t i = 0; i < kAhead; ++i) REQUIRE(client->next());
   }
