@@ -76,16 +76,19 @@ Status write_policy(const std::string& file) {
   return std::fclose(out) == 0 ? Status{} : Status(fail_errno("fclose(" + file + ")", errno));
 }
 
-[[noreturn]] void become_unetd(const std::string& program, const std::string& socket, const std::string& policy, int core, bool takeover,
-                               const std::vector<std::string>& more, int ready_fd) {
+std::string text_of(std::optional<int> core) { return core ? std::to_string(*core) : "any"; }
+
+[[noreturn]] void become_unetd(const std::string& program, const std::string& socket, const std::string& policy, std::optional<int> core,
+                               bool takeover, const std::vector<std::string>& more, int ready_fd) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   setpgid(0, 0);  // a terminal sends SIGINT to the whole group: unet-bench decides
   // Its stdout is not among our results.
   if (const int null = open("/dev/null", O_WRONLY | O_CLOEXEC); null >= 0) dup2(null, STDOUT_FILENO);
-  const std::string core_text = std::to_string(core), ready_text = std::to_string(ready_fd);
-  std::vector<std::string> arguments = {takeover ? program : "unetd", "--socket", socket, "--core", core_text, "--idle", "adaptive",
+  const std::string ready_text = std::to_string(ready_fd);
+  std::vector<std::string> arguments = {takeover ? program : "unetd", "--socket", socket, "--idle", "adaptive",
                                         "--ready-fd", ready_text, "--log", "error"};
   const auto add = [&](const char* option, const std::string& value) { arguments.insert(arguments.end(), {option, value}); };
+  if (core) add("--core", std::to_string(*core));
   if (!policy.empty()) add("--policy", policy);
   if (takeover) add("--takeover", "60");
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -110,15 +113,15 @@ Result<Daemon> Daemon::start(int core, Clients clients, Takeover takeover, const
   return start_in(directory_of(std::to_string(core) + kind + mark), core, clients, takeover, {});
 }
 
-Result<Daemon> Daemon::start_with_ip(int core, Clients clients) {
+Result<Daemon> Daemon::start_with_ip(std::optional<int> core, Clients clients) {
   const std::string ip = "0=" + std::string(kIpAddress) + "/24,unprobed";
-  return start_in(directory_of(std::to_string(core) + "-ip"), core, clients, Takeover::no, {"--port", "nowhere", "--ip", ip});
+  return start_in(directory_of(text_of(core) + "-ip"), core, clients, Takeover::no, {"--port", "nowhere", "--ip", ip});
 }
 
-Result<Daemon> Daemon::start_on_wire(int core, Clients clients, const std::string& mark, const std::string& port,
+Result<Daemon> Daemon::start_on_wire(std::optional<int> core, Clients clients, const std::string& mark, const std::string& port,
                                      const std::string& address) {
   const std::string ip = "0=" + address + "/24,unprobed";
-  return start_in(directory_of(std::to_string(core) + "-wire" + mark), core, clients, Takeover::no, {"--port", port, "--ip", ip});
+  return start_in(directory_of(text_of(core) + "-wire" + mark), core, clients, Takeover::no, {"--port", port, "--ip", ip});
 }
 
 Result<Daemon> Daemon::start_host(int core, const std::string& host, const std::string& role, const std::string& server_directory) {
@@ -128,7 +131,7 @@ Result<Daemon> Daemon::start_host(int core, const std::string& host, const std::
   return start_in(directory, core, Clients::own, Takeover::no, {"--host", host, "--port", wire});
 }
 
-Result<Daemon> Daemon::start_in(const std::string& directory, int core, Clients clients, Takeover takeover,
+Result<Daemon> Daemon::start_in(const std::string& directory, std::optional<int> core, Clients clients, Takeover takeover,
                                 const std::vector<std::string>& more) {
   remove_stale_directories();
   if (mkdir(directory.c_str(), 0700) != 0) return fail_errno("mkdir(" + directory + ")", errno);
@@ -137,7 +140,7 @@ Result<Daemon> Daemon::start_in(const std::string& directory, int core, Clients 
   return daemon;
 }
 
-Status Daemon::launch(int core, Clients clients, Takeover takeover, const std::vector<std::string>& more) {
+Status Daemon::launch(std::optional<int> core, Clients clients, Takeover takeover, const std::vector<std::string>& more) {
   const std::string program = find_unetd();
   const std::string socket = directory_ + "/unet.sock";
   const std::string policy = clients == Clients::own ? "" : directory_ + "/policy.toml";

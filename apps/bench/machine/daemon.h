@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,11 @@ class Daemon {
   // Starts unetd with its engine on `core`, and waits until clients may connect. The program is looked for in $UNETD, beside this
   // program, in the build tree, and in PATH. If this process dies, the kernel ends unetd. `mark` distinguishes it from daemons of its kind.
   static Result<Daemon> start(int core, Clients clients = Clients::own, Takeover takeover = Takeover::no, const std::string& mark = "");
-  // A unetd with IP at the address kIpAddress, without a wire: its clients have sockets.
-  static Result<Daemon> start_with_ip(int core, Clients clients = Clients::own);
+  // A unetd with IP at the address kIpAddress, without a wire: its clients have sockets. Without `core` the scheduler chooses one.
+  static Result<Daemon> start_with_ip(std::optional<int> core, Clients clients = Clients::own);
   static constexpr const char* kIpAddress = "10.99.0.1";
   // A unetd with IP at this address of a /24 network, on the wire `port` (as for --port), in the caller's namespace. `mark` as above.
-  static Result<Daemon> start_on_wire(int core, Clients clients, const std::string& mark, const std::string& port,
+  static Result<Daemon> start_on_wire(std::optional<int> core, Clients clients, const std::string& mark, const std::string& port,
                                       const std::string& address);
   // A unetd of another host with one end of a memif. `role`: "server" of a memif in its own directory, or "client" of the one in
   // `server_directory`.
@@ -46,9 +47,9 @@ class Daemon {
  private:
   explicit Daemon(std::string directory);
   // `more`: options of unetd.
-  static Result<Daemon> start_in(const std::string& directory, int core, Clients clients, Takeover takeover,
+  static Result<Daemon> start_in(const std::string& directory, std::optional<int> core, Clients clients, Takeover takeover,
                                  const std::vector<std::string>& more);
-  Status launch(int core, Clients clients, Takeover takeover, const std::vector<std::string>& more);
+  Status launch(std::optional<int> core, Clients clients, Takeover takeover, const std::vector<std::string>& more);
   std::string directory_;
   pid_t owner_;
   pid_t process_ = 0;

@@ -78,7 +78,7 @@ Result<ProgramPlace> ProgramPlaces::make(const std::string& path) {
 Result<ProgramPlace> ProgramPlaces::make_local() {
   auto wrapper = find_wrapper();
   if (!wrapper) return tl::unexpected(wrapper.error());
-  auto daemon = Daemon::start_with_ip(engine_core(cores_.b), Daemon::Clients::of_all_users);
+  auto daemon = Daemon::start_with_ip(third_core(cores_), Daemon::Clients::of_all_users);
   if (!daemon) return tl::unexpected(daemon.error());
   daemons_.push_back(std::move(*daemon));
   const std::string ni = daemons_.back().ni(), network = namespaces_->name_a();
@@ -114,7 +114,7 @@ Result<ProgramPlace> ProgramPlaces::make_on_cable(bool ours_serve, bool own) {
   auto scope = NamespaceScope::enter(our_network);
   if (!scope) return tl::unexpected(scope.error());
   const char* const mark = ours_serve ? "-serves" : "-calls";
-  auto daemon = Daemon::start_on_wire(engine_core(our_side.core), Daemon::Clients::of_all_users, mark, port, ours);
+  auto daemon = Daemon::start_on_wire(third_core(cores_), Daemon::Clients::of_all_users, mark, port, ours);
   if (!daemon) return tl::unexpected(daemon.error());
   daemons_.push_back(std::move(*daemon));
   place.services = {daemons_.back().process()};
@@ -132,8 +132,5 @@ Result<NamespacePair*> ProgramPlaces::namespaces() {
   namespaces_.emplace(std::move(*pair));
   return &*namespaces_;
 }
-
-// A third core if there is one; else the core of a program on our sockets, which yields while it polls. A program on the kernel's does not.
-int ProgramPlaces::engine_core(int ours) const { return third_core(cores_).value_or(ours); }
 
 }  // namespace unet::bench

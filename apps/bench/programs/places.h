@@ -44,7 +44,6 @@ class ProgramPlaces {
   // `ours_serve`: the server is on our sockets, not the client. `own`: the network interface is inside the program, not in unetd.
   Result<ProgramPlace> make_on_cable(bool ours_serve, bool own);
   Result<NamespacePair*> namespaces();
-  int engine_core(int ours) const;
 
   const CorePair cores_;
   std::optional<NamespacePair> namespaces_;

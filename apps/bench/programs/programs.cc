@@ -167,9 +167,9 @@ void add_programs(Paths& paths) {
   };
   const char* const kernel = "cubic; sockperf polls non-blocking sockets with SO_BUSY_POLL 50 us (-blocked: it sleeps)";
   const char* const cable =
-      "packet:iface= on a veth pair with its offloads, unetd on a third core or our end's; the kernel's end: cubic, SO_BUSY_POLL 50 us";
+      "packet:iface= on a veth pair with its offloads, unetd on a third core or any of two; the kernel's end: cubic, SO_BUSY_POLL 50 us";
   add(kProgramsLocal, Kind::ours, "other programs on our sockets, both of one unetd",
-      "unet-sockets, the rest as it is; unetd on a third core if there is one", kProgramsLoopback);
+      "unet-sockets, the rest as it is; unetd on a third core, or on any of two", kProgramsLoopback);
   add(kProgramsToKernel, Kind::ours, "other programs: a client on our sockets, a server on the kernel's, over veth", cable, kProgramsVeth);
   add(kProgramsFromKernel, Kind::ours, "other programs: a client on the kernel's sockets, a server on ours, over veth", cable,
       kProgramsVeth);
