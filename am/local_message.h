@@ -132,9 +132,9 @@ inline PacketError parse_local(Bytes message, PacketFields& fields, Bytes& paylo
   if (message.size() < sizeof(LocalHeader)) return PacketError::truncated;
   LocalHeader header;
   std::memcpy(&header, message.data(), sizeof header);
-  // Local channels need no session and no numbers, so they have no kinds above ack.
+  // A local channel loses nothing and has no sessions, so probe and reset do not occur.
   const auto kind = static_cast<Kind>(header.kind);
-  if (header.kind == 0 || header.kind > static_cast<uint8_t>(Kind::ack)) return PacketError::bad_kind;
+  if (!is_numbered(kind) && kind != Kind::ack) return PacketError::bad_kind;
   if (header.count > kArgumentsMax) return PacketError::bad_count;
   const uint32_t bare = local_head_size(kind, header.count, header.flags, false);
   if (message.size() < bare) return PacketError::truncated;

@@ -2,10 +2,10 @@
 //
 // A packet is one U-Net message, big-endian:
 //
-//    0      1         2       3      4         8           12         16      20        24        28
-//   +------+---------+-------+------+---------+-----------+----------+-------+---------+---------+------+-----+-----------+------+---------
-//   | kind | handler | count | flag | session | addressee | sequence | acked | handled | sent_at | echo | tag | arguments | long | payload
-//   +------+---------+-------+------+---------+-----------+----------+-------+---------+---------+------+-----+-----------+------+---------
+//    0      1         2       3       4         8           12         16      20        24        28
+//   +------+---------+-------+-------+---------+-----------+----------+-------+---------+---------+------+-----+-----------+------+--------
+//   | kind | handler | count | flags | session | addressee | sequence | acked | handled | sent_at | echo | tag | arguments | long | payload
+//   +------+---------+-------+-------+---------+-----------+----------+-------+---------+---------+------+-----+-----------+------+--------
 //
 // After the header come a tag of 64 bits if a flag says so, `count` arguments of 32 bits, a LongHeader for long messages, and the payload
 // to the end of the message. The NI drops frames that a wire has damaged, so there is no checksum here. Flow checks whether a peer may say
@@ -29,6 +29,7 @@ constexpr uint32_t kSequenceWindow = 128;   // packets: those requests, and repl
 struct PacketFlags {
   static constexpr uint8_t kAckNow = 0x01;  // the sender's window is waiting for an acknowledgement
   static constexpr uint8_t kTag = 0x02;     // the packet carries a tag, which counts for this request and for later ones without a tag
+  // One bit, which means the first in replies and the second in requests.
   static constexpr uint8_t kGet = 0x04;     // long_reply: answers a get_request; its handler field is unused
   static constexpr uint8_t kName = 0x04;    // medium_request: the payload is the sender's name; runs no handler
   // The upper bits: the absence (absence.h) when the echoed packet came, as the power of two of 64 ns that is not below it. 0: at most 64
@@ -40,7 +41,7 @@ struct PacketFlags {
 // Index of a packet in a table of all packets that can be in flight in one direction.
 constexpr uint32_t slot_of(Sequence sequence) noexcept { return sequence.value % kSequenceWindow; }
 
-// These go over the wire: only append.
+// The numbers go over the wire and stay. A new kind takes the next number, and each predicate below decides about it.
 enum class Kind : uint8_t {
   short_request = 1,
   medium_request = 2,   // with a payload that is valid while the handler runs
@@ -56,11 +57,17 @@ enum class Kind : uint8_t {
   probe = 11,           // an ack that asks for an ack
   reset = 12,           // answers a packet for a session that has ended; without sequence or payload
 };
-constexpr uint8_t kKindMax = 12;
+constexpr uint8_t kKindMax = static_cast<uint8_t>(Kind::reset);  // the last number
 
-constexpr bool is_request(Kind kind) noexcept { return kind <= Kind::get_request; }
+constexpr bool is_request(Kind kind) noexcept {
+  return kind == Kind::short_request || kind == Kind::medium_request || kind == Kind::long_request || kind == Kind::long_piece ||
+         kind == Kind::get_request;
+}
 constexpr bool is_long(Kind kind) noexcept { return kind == Kind::long_request || kind == Kind::long_piece || kind == Kind::long_reply; }
-constexpr bool is_numbered(Kind kind) noexcept { return kind <= Kind::returned; }
+// A packet that Flow delivers exactly once and in order.
+constexpr bool is_numbered(Kind kind) noexcept {
+  return is_request(kind) || kind == Kind::short_reply || kind == Kind::medium_reply || kind == Kind::long_reply || kind == Kind::returned;
+}
 constexpr bool has_long_header(Kind kind) noexcept {
   return kind == Kind::long_request || kind == Kind::long_piece || kind == Kind::get_request || kind == Kind::long_reply ||
          kind == Kind::returned;
