@@ -20,7 +20,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tidy_documents import links, rfc_tests, rfcs, socket_options, threats
+from tidy_documents import exports, links, rfc_tests, rfcs, socket_options, threats
 from tidy_prose import prose
 
 # ---- The tables. To extend the tree, extend these. ----------------------------------------------------------------
@@ -41,7 +41,6 @@ INCLUDE_TABLE = [
     ("ni",               ["unet"]),
     ("drivers/*",        ["unet", "ni/*.h", "drivers/*.h"]),
     ("am/splitc",        ["unet", "am/*.h"]),
-    ("am/rpc",           ["unet", "am/*.h"]),
     ("am",               ["unet"]),
     ("apps/examples",    ["unet", "ipstack", "am"]),
     ("apps",             ["unet", "ipstack", "ni", "drivers", "am"]),
@@ -124,7 +123,7 @@ MAX_LINES = 600
 MAX_COLUMNS = 140
 
 CODE = {".h", ".cc", ".c"}
-TEXT = CODE | {".py", ".md", ".txt", ".build", ".sh", ".toml", ".supp", ".json", ".1", ".7", ".8", ""}
+TEXT = CODE | {".py", ".md", ".txt", ".build", ".sh", ".toml", ".supp", ".json", ".1", ".7", ".8", ".map", ""}
 
 # ---- Reading the tree ---------------------------------------------------------------------------------------------
 
@@ -352,6 +351,7 @@ def check_files(root, sources):
         found += rfc_tests(root, source, sources)
         found += rfcs(source, sources)
         found += socket_options(source, sources)
+        found += exports(source, sources)
         allow = ALLOW_IN_DOCUMENT if source.path.endswith(".md") else ALLOW
         allowed = {number: match.group(1) for number, line in enumerate(source.lines, 1)
                    if (match := allow.search(line)) and not source.path.startswith("tests/tidy/")}

@@ -1,4 +1,4 @@
-# tidy_documents.py - what documents name exists: links, the tests of THREATS.md and of RFCs, and socket options; for tidy.py.
+# tidy_documents.py - documents and code name the same: links, the tests of THREATS.md and of RFCs, socket options, preload.map; for tidy.py.
 #
 # Each rule takes a tidy.Source and the others of the tree, and yields (line, rule, complaint).
 import re
@@ -153,3 +153,18 @@ def socket_options(source, sources):
             known = {name for line in other.code for found in OPTION_IN_CODE.findall(line) for name in found if name}
             for name in sorted(known - set(section)):
                 yield at or 1, "options", f"{other.path} knows {name}, of which '{OPTIONS_SECTION}' says nothing"
+
+
+EXPORTS = "ipstack/preload/preload.map"
+INTERCEPTED = re.compile(r"^UNET_PRELOAD (?:__attribute__\(\(.*?\)\) )?[^({;]*?(\w+)\(|\bX\((\w+)\)", re.MULTILINE)
+
+
+def exports(source, sources):
+    """preload.map has each function that the library puts in front of the C library's: UNET_PRELOAD, and the list of real.h."""
+    if source.path != EXPORTS:
+        return
+    exported = set(re.findall(r"(\w+);", "\n".join(source.lines)))
+    for other in sources:
+        if other.is_code and other.path.startswith("ipstack/preload/"):
+            for name in sorted({one or two for one, two in INTERCEPTED.findall("\n".join(other.code))} - exported):
+                yield 1, "exports", f"{other.path} has {name}(), which no program finds unless it is here"

@@ -180,6 +180,15 @@ class FileRules(Tree):
             self.write("docs/SOCKETS.md", f"# Sockets\n\n{bad}\n")
             self.assertEqual(set(self.rules("docs/SOCKETS.md")), {"options"}, bad)
 
+    def test_intercepted_functions_are_exported(self):
+        self.write("ipstack/preload/real.h", "// real.h - names.\n#pragma once\n#define ALL(X) X(read) X(send)\nnamespace unet::preload {}\n")
+        self.write("ipstack/preload/a.cc", "// a.cc - calls.\nUNET_PRELOAD __attribute__((cold)) int* dup(int fd) { return f(fd); }\n")
+        self.write("ipstack/preload/preload.map", "{ global: read; send; dup; };\n")
+        self.assertEqual(self.rules("ipstack/preload/preload.map"), [])
+        for missing in ("read", "send", "dup"):
+            self.write("ipstack/preload/preload.map", "{ global: read; send; dup; };\n".replace(f" {missing};", ""))
+            self.assertEqual(self.rules("ipstack/preload/preload.map"), ["exports"], missing)
+
     def test_build_directories_are_not_looked_at(self):
         self.write("build-x/ring.cc", "int\tx;")
         self.write(".git/ring.cc", "int\tx;")
@@ -275,7 +284,7 @@ class Includes(Tree):
         line = f'#include "{name}"' if not name.startswith("<") else f"#include {name}"
         self.write("ni/service/names.h", "// names.h - names.\n#pragma once\nnamespace unet::service {}\n")
         self.write("am/am.h", "// am.h - Active Messages.\n#pragma once\n")
-        self.write("am/rpc/rpc.h", "// rpc.h - calls.\n#pragma once\n")
+        self.write("am/splitc/job.h", "// job.h - a job.\n#pragma once\n")
         self.write("drivers/pcap/file.h", "// file.h - a file.\n#pragma once\nnamespace unet::drivers {}\n")
         complaints = self.code(line, path)
         (self.root / path).unlink()
@@ -286,7 +295,7 @@ class Includes(Tree):
             ("unet/base/a.cc", "unet/base/check.h"), ("unet/a.cc", "unet/base/check.h"), ("unet/a.cc", "unet/ring.h"),
             ("ni/engine/a.cc", "unet/ring.h"), ("ni/service/a.cc", "ni/engine/engine.h"),
             ("drivers/sim/a.cc", "ni/driver.h"), ("drivers/sim/a.cc", "drivers/sim/sim.h"), ("drivers/sim/a.cc", "unet/ring.h"),
-            ("am/rpc/a.cc", "am/am.h"), ("am/a.cc", "unet/ring.h"), ("apps/unetd/a.cc", "drivers/sim/sim.h"),
+            ("am/splitc/a.cc", "am/am.h"), ("am/a.cc", "unet/ring.h"), ("apps/unetd/a.cc", "drivers/sim/sim.h"),
             ("apps/examples/a.c", "unet/ring.h"), ("tests/sim/a.cc", "drivers/sim/sim.h"),
             ("drivers/dpdk/a.cc", "<rte_mbuf.h>"), ("drivers/pcap/a.cc", "<pcap/pcap.h>"),
             ("unet/a_test.cc", "<catch2/catch.hpp>"), ("unet/a.cc", "unet/version_number.h"),
@@ -295,8 +304,8 @@ class Includes(Tree):
             ("unet/base/a.cc", "unet/ring.h"), ("unet/a.cc", "ni/engine/engine.h"), ("unet/a.cc", "drivers/sim/sim.h"),
             ("ni/engine/a.cc", "drivers/sim/sim.h"), ("ni/engine/a.cc", "ni/service/names.h"),
             ("ni/service/a.cc", "drivers/sim/sim.h"), ("unet/wire/a.cc", "unet/ring.h"), ("ipstack/sockets/a.cc", "ni/driver.h"),
-            ("drivers/sim/a.cc", "drivers/pcap/file.h"), ("am/a.cc", "am/rpc/rpc.h"), ("am/a.cc", "ni/driver.h"),
-            ("am/rpc/a.cc", "ni/engine/engine.h"), ("ipstack/a.cc", "am/am.h"), ("apps/examples/a.cc", "ni/driver.h"),
+            ("drivers/sim/a.cc", "drivers/pcap/file.h"), ("am/a.cc", "am/splitc/job.h"), ("am/a.cc", "ni/driver.h"),
+            ("am/splitc/a.cc", "ni/engine/engine.h"), ("ipstack/a.cc", "am/am.h"), ("apps/examples/a.cc", "ni/driver.h"),
             ("apps/bench/a.cc", "<rte_mbuf.h>"), ("unet/a.cc", "<pcap.h>"), ("unet/a.cc", "<catch2/catch.hpp>"),
             ("unet/a.cc", "ring.h"), ("ni/engine/a.cc", "../ring.h"), ("unet/a.cc", "unet/none.h"),
             ("unet/a.cc", "<nlohmann/json.hpp>"), ("ni/engine/a.cc", "<spdlog/spdlog.h>"), ("else/a.cc", "unet/ring.h"),
