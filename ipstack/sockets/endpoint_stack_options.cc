@@ -12,12 +12,10 @@
 #include "ipstack/sockets/endpoint_stack.h"
 #include "ipstack/sockets/sockaddr.h"
 #include "ipstack/sockets/tcp_info.h"
+#include "unet/socket_table.h"
 
 namespace unet::sockets {
 namespace {
-
-// Linux's names, by tcp::Algorithm.
-constexpr std::array<std::string_view, 3> kCongestionNames{"reno", "cubic", "bbr"};
 
 struct OptionName {
   int level, name;
@@ -112,10 +110,8 @@ int EndpointStack::set_option(int s, int level, int name, const void* value, soc
   }
   if (level == IPPROTO_TCP && name == TCP_CONGESTION) {
     const std::string_view text(static_cast<const char*>(value), ::strnlen(static_cast<const char*>(value), length));
-    for (size_t i = 0; i < kCongestionNames.size(); ++i) {
-      if (text == kCongestionNames[i]) return stack_->set_option(s, Stack::Option::congestion, static_cast<int64_t>(i));
-    }
-    return -ENOENT;
+    const auto at = std::find(kSocketCongestion.begin(), kSocketCongestion.end(), text);
+    return at == kSocketCongestion.end() ? -ENOENT : stack_->set_option(s, Stack::Option::congestion, at - kSocketCongestion.begin());
   }
   if (const std::optional<int> result = set_group(s, level, name, value, length)) return *result;
   const OptionName* const option = find_option(level, name, stack_->is_datagram(s));
@@ -150,7 +146,7 @@ int EndpointStack::get_option(int s, int level, int name, void* value, socklen_t
   if (level == IPPROTO_TCP && name == TCP_CONGESTION) {
     const int64_t which = stack_->option(s, Stack::Option::congestion);
     if (which < 0) return static_cast<int>(which);
-    const std::string_view text = kCongestionNames[static_cast<size_t>(which)];
+    const std::string_view text = kSocketCongestion[static_cast<size_t>(which)];
     std::array<char, 16> padded{};  // Linux returns names padded to 16 bytes
     std::copy(text.begin(), text.end(), padded.begin());
     return put(padded.data(), padded.size());

@@ -146,7 +146,7 @@ int store_option(Socket& socket, SocketOption option, int64_t value, tcp::Option
       tcp.max_pacing_rate = static_cast<uint64_t>(value);
       break;
     case SocketOption::congestion:
-      if (!of_range(0, static_cast<int64_t>(tcp::Algorithm::bbr))) return -ENOENT;
+      if (!of_range(0, tcp::kAlgorithmCount - 1)) return -ENOENT;
       tcp.congestion = static_cast<tcp::Algorithm>(value);
       break;
     default: return -ENOPROTOOPT;

@@ -13,6 +13,7 @@ enum class SocketOption : uint8_t {
   group_hops, fast_open, fast_open_connect, reuse_port, queue_errors4, queue_errors6, zero_copy, path_discovery4, path_discovery6,
   path_mtu, max_pacing_rate, peek_offset, urgent_inline
 };
+constexpr uint8_t kSocketOptionCount = static_cast<uint8_t>(SocketOption::urgent_inline) + 1;
 
 // Stores an option's value in the socket, or, if it is a connection's, in `tcp`. 0, or -errno.
 int store_option(Socket& socket, SocketOption option, int64_t value, tcp::Options& tcp) noexcept;

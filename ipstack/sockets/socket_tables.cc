@@ -20,6 +20,7 @@ size_t copy_counters(SocketTableHeader& header, size_t at, const Counters& count
 }
 static_assert(sizeof(StackCounters) / sizeof(uint64_t) == kSocketStackCounters.size());
 static_assert(sizeof(tcp::Counters) / sizeof(uint64_t) == kSocketTcpCounters.size());
+static_assert(tcp::kAlgorithmCount == kSocketCongestion.size());
 
 uint32_t microseconds(Nanoseconds time) noexcept {
   return static_cast<uint32_t>(std::min<Nanoseconds>(time / kMicrosecond, std::numeric_limits<uint32_t>::max()));
@@ -124,11 +125,7 @@ SocketInfo info_of(const tcp::Info& info, uint64_t told) noexcept {
   out.rcv_ooopack = info.rcv_ooopack;
   out.snd_wnd = info.snd_wnd;
   out.rcv_wnd = info.rcv_wnd;
-  switch (info.congestion) {
-    case tcp::Algorithm::cubic: out.congestion = 0; break;
-    case tcp::Algorithm::newreno: out.congestion = 1; break;
-    case tcp::Algorithm::bbr: out.congestion = 2; break;
-  }
+  out.congestion = static_cast<uint8_t>(info.congestion);
   out.ca_state = static_cast<uint8_t>(info.ca_state);
   out.retransmits = info.retransmits;
   out.backoff = info.backoff;

@@ -225,7 +225,7 @@ TEST_CASE("fuzz: restore() accepts or refuses any record, and an accepted connec
   uint32_t taken = 0;
   for (uint32_t i = 0; i < test::seeds(200'000); ++i) {
     Stack stack(64, 16);
-    if (i % 2 == 0) stack.options.congestion = static_cast<Algorithm>(random() % 3);
+    if (i % 2 == 0) stack.options.congestion = static_cast<Algorithm>(random() % kAlgorithmCount);
     MovedConnection from = record();
     std::array<std::byte, sizeof from> bytes;
     std::memcpy(bytes.data(), &from, sizeof from);

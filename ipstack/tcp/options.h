@@ -15,7 +15,9 @@ enum class Ecn : uint8_t { off, passive, on };
 // is repeated loss of full segments without an ICMP error; or always, starting with small segments.
 enum class MtuProbing : uint8_t { off, black_hole, on };
 
-enum class Algorithm : uint8_t { newreno, cubic, bbr };
+// Congestion control. The numbers are indexes into kSocketCongestion (unet/socket_table.h), which has the names, and stay.
+enum class Algorithm : uint8_t { cubic, newreno, bbr };
+constexpr uint8_t kAlgorithmCount = static_cast<uint8_t>(Algorithm::bbr) + 1;
 
 struct Options {
   // The announced MSS, and the largest segment sent on this path: payload and TCP options.

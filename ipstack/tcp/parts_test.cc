@@ -417,7 +417,7 @@ TEST_CASE("header prediction has the same effect as the slow path") {
     options.ecn = Ecn::passive;
     options.ack_delay = random() % 2 == 0 ? 40 * kMillisecond : 0;
     options.ack_gather = random() % 2 == 0 ? kMillisecond : 0;
-    options.congestion = static_cast<Algorithm>(random() % 3);
+    options.congestion = static_cast<Algorithm>(random() % kAlgorithmCount);
     Counters counters[2];
     ChunkPool chunks[2]{{1024, 200}, {1024, 200}};
     RecordPool records[2]{RecordPool(200), RecordPool(200)};

@@ -1,6 +1,7 @@
 // script_names.h - the names of counters, errors and Info fields in scripts; used by script.cc.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <string>
@@ -48,13 +49,13 @@ inline const std::map<std::string, PathError> kPathErrors{
     {"prohibited", PathError::prohibited},
 };
 
-inline const char* to_string(Algorithm algorithm) {
-  static constexpr std::array kNames{"newreno", "cubic", "bbr"};
-  return kNames[static_cast<size_t>(algorithm)];
-}
-
 inline const std::map<std::string, Algorithm> kAlgorithms{
     {"newreno", Algorithm::newreno}, {"cubic", Algorithm::cubic}, {"bbr", Algorithm::bbr}};
+
+inline const char* to_string(Algorithm algorithm) {
+  const auto it = std::find_if(kAlgorithms.begin(), kAlgorithms.end(), [&](const auto& each) { return each.second == algorithm; });
+  return it->first.c_str();
+}
 
 // Values of Info as text; times in milliseconds.
 #define UNET_INFO(NAME) {#NAME, [](const Info& info) { return std::to_string(info.NAME); }}

@@ -134,7 +134,7 @@ inline void Pair::open(bool simultaneous) {
 inline void Pair::act(size_t which) {
   Side& side = sides_[which];
   Connection& it = *side.connection;
-  if (side.plan.switches && random_() % 16 == 0) it.set_congestion(static_cast<Algorithm>(random_() % 3), now_);
+  if (side.plan.switches && random_() % 16 == 0) it.set_congestion(static_cast<Algorithm>(random_() % kAlgorithmCount), now_);
   const uint64_t most = side.plan.ahead < side.plan.bytes ? std::min(side.plan.bytes, side.read + side.plan.ahead) : side.plan.bytes;
   while (side.written < most && it.writable() != 0) {
     std::vector<std::byte> data(std::min<uint64_t>(side.plan.write, most - side.written));
@@ -309,7 +309,7 @@ inline void draw_options(std::mt19937_64& random, Options& options, bool recover
   }
   options.ecn = static_cast<Ecn>(random() % 3);
   options.mtu_probing = static_cast<MtuProbing>(random() % 3);
-  options.congestion = static_cast<Algorithm>(random() % 3);
+  options.congestion = static_cast<Algorithm>(random() % kAlgorithmCount);
   if (random() % 3 == 0) options.ack_delay = random() % (200 * kMillisecond);
   if (random() % 2 == 0) options.ack_gather = random() % kMillisecond;
   options.rto_max = 5 * kSecond;

@@ -130,7 +130,7 @@ class FuzzCalls {
   }
   void option(int socket) {
     using Option = sockets::Stack::Option;
-    const auto which = static_cast<Option>(input_.take<uint8_t>() % (static_cast<uint8_t>(Option::peek_offset) + 1));
+    const auto which = static_cast<Option>(input_.take<uint8_t>() % sockets::kSocketOptionCount);
     const auto value = input_.take<int16_t>();
     static_cast<void>(stack_.set_option(socket, which, which == Option::congestion ? value & 3 : value));
     static_cast<void>(stack_.option(socket, which));

@@ -105,7 +105,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           break;
         case 6:
           if ((what & 128) != 0) connection.shutdown();
-          if ((what & 192) == 64) connection.set_congestion(static_cast<Algorithm>(input.take<uint8_t>() % 3), now);
+          if ((what & 192) == 64) connection.set_congestion(static_cast<Algorithm>(input.take<uint8_t>() % kAlgorithmCount), now);
           break;
         case 7: if ((what & 240) == 240) connection.close(now); break;
       }
