@@ -44,6 +44,7 @@ enum class EndpointCounter : uint8_t {
   count
 };
 constexpr size_t kEndpointCounters = static_cast<size_t>(EndpointCounter::count);
+static_assert(kEndpointCounters == 28, "segments and checkpoints change: raise kVersion (unet/control.h) and kJournalFormat");
 constexpr EndpointCounter kFirstEndpointDrop = EndpointCounter::bad_send_descriptor;
 
 constexpr std::array<std::string_view, kEndpointCounters> kEndpointCounterNames{
@@ -52,6 +53,7 @@ constexpr std::array<std::string_view, kEndpointCounters> kEndpointCounterNames{
     "ip_no_buffer", "ip_many_neighbours", "ip_not_over", "no_free_buffer", "receive_queue_full", "too_long", "too_fragmented",
     "bad_free_descriptor", "duplicate_fragment", "fragment_mismatch", "reassembly_timeout", "reassembly_overflow", "put_no_region",
     "put_out_of_bounds"};
+static_assert(!kEndpointCounterNames.back().empty(), "a name is missing");
 
 // Counters of the NI itself, for frames that cannot be attributed to an endpoint.
 enum class NiCounter : uint8_t {
@@ -100,6 +102,7 @@ constexpr std::array<std::string_view, kNiCounters> kNiCounterNames{
     "truncated", "bad_version", "bad_flags", "bad_length", "bad_crc", "unknown_tag", "wrong_source", "bad_signal",
     "signal_overflow", "transmit_overflow", "link_overflow", "ip_bad_transport", "ip_unclaimed", "ip_left_overflow",
     "ip_left_unasked"};
+static_assert(!kNiCounterNames.back().empty(), "a name is missing");
 
 // Resources that the engine holds for clients now. All are freed when the client ends, in any way.
 enum class NiGauge : uint8_t {
@@ -113,5 +116,6 @@ enum class NiGauge : uint8_t {
 constexpr size_t kNiGauges = static_cast<size_t>(NiGauge::count);
 
 constexpr std::array<std::string_view, kNiGauges> kNiGaugeNames{"clients", "endpoints", "channels", "tags", "reassemblies"};
+static_assert(!kNiGaugeNames.back().empty(), "a name is missing");
 
 }  // namespace unet

@@ -131,7 +131,8 @@ using SocketSlot = ToldSlot<SocketRecord, 128>;
 using SocketInfoSlot = ToldSlot<SocketInfo, 256>;
 static_assert(sizeof(SocketSlot) == 128 && sizeof(SocketInfoSlot) == 256);
 
-// Counters of a stack, in the order of SocketTableHeader::counters. The counters of TCP follow them (ipstack/sockets checks both).
+// Counters of a stack, in the order of SocketTableHeader::counters. The counters of TCP follow them (ipstack/sockets checks both lengths).
+// A change raises control::kVersion, because unetctl reads them by place.
 constexpr std::array<std::string_view, 33> kSocketStackCounters{
     "messages_in", "messages_out", "bad_message", "bad_packet", "bad_segment", "bad_checksum", "bad_datagram", "bad_icmp", "no_socket",
     "queue_full", "icmp_unknown", "connections_in", "connections_out", "listen_overflow", "cookies_sent", "cookies_taken", "cookies_bad",
@@ -146,6 +147,7 @@ constexpr std::array<std::string_view, 43> kSocketTcpCounters{
     "bad_sack", "duplicate", "beyond_end", "no_memory", "too_many_gaps", "reneged", "unanswered", "send_no_memory", "no_record",
     "undelivered", "undone", "peer_reneged"};
 static_assert(kSocketStackCounters.size() + kSocketTcpCounters.size() <= kSocketCountersMax);
+static_assert(!kSocketStackCounters.back().empty() && !kSocketTcpCounters.back().empty(), "a name is missing");
 
 struct SocketTableHeader {
   std::atomic<uint32_t> used;       // stack: slots from here on are unused so far

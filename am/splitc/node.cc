@@ -16,6 +16,8 @@ constinit thread_local Node* current_node = nullptr;
 
 namespace {
 
+static_assert(static_cast<uint32_t>(Operation::done) < kOperationsMax);
+
 constexpr Nanoseconds kSpin = 2 * kMillisecond;
 constexpr Nanoseconds kSpinOversubscribed = 5 * kMicrosecond;
 constexpr Nanoseconds kSpinOnWire = 100 * kMicrosecond;  // several round trips

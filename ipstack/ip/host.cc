@@ -22,6 +22,7 @@ const char* name_of(HostCounter counter) noexcept {
       "arrived", "echoes", "errors_sent", "errors_limited", "no_route", "no_source", "no_buffer", "too_big", "sent", "fragments_sent",
       "unreachable", "conflicts", "bad_dhcp", "bad_group", "not_listened",
       "redirected", "bad_redirect", "fragments_refused", "fragments_given_up", "fragments_timed_out"};
+  static_assert(kNames.back() != nullptr, "a name is missing");
   return kNames[static_cast<size_t>(counter)];
 }
 
