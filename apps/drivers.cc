@@ -1,4 +1,4 @@
-// drivers.cc - the table of wires and wrappers, by name.
+// drivers.cc - opens what a specification names: a wire (make_wire()) inside its wrappers (wrapper_spec.h); the help about all of them.
 #include "apps/drivers.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// rules.h - which traffic of a program is ours, and which stays the kernel's, as $UNET_SOCKETS_RULES says it; used by Placement.
+// rules.h - which traffic of a program is ours, and which stays the kernel's, as $UNET_SOCKETS_RULES says it; used by socket_routing.h.
 //
 //   RULES = RULE { ";" RULE }
 //   RULE  = ("ours" | "kernel") ["tcp" | "udp"] ADDRESS["/" PREFIX] [" " PORT["-" PORT]] | ("ours" | "kernel") ["tcp" | "udp"] "*" [...]

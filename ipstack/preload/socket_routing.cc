@@ -28,7 +28,8 @@ constexpr int kPortTries = 32;  // at ports that both, the stack and the kernel,
 
 uint8_t protocol_of(const File& file) noexcept { return file.is_stream() ? ip::Protocol::kTcp : ip::Protocol::kUdp; }
 
-// Options that only tune the kernel's work. The stack has no use for them.
+// Options that a program can do without where the stack answers ENOPROTOOPT. They only tune the kernel's work, or this kind of socket has
+// no use for them, as a datagram socket has none for SO_MAX_PACING_RATE.
 bool is_advice(int level, int name) noexcept {
   constexpr std::pair<int, int> kAdvice[] = {
       {SOL_SOCKET, SO_PRIORITY}, {SOL_SOCKET, SO_MARK}, {SOL_SOCKET, SO_DONTROUTE}, {SOL_SOCKET, SO_INCOMING_CPU},

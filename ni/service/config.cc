@@ -283,6 +283,7 @@ reassembly_ms = 50
 #   user = "alice"                  # or uid = 1000, group = "users", gid = 100, any = true
 #   connections = 128               # at a time
 #   endpoints = 64
+#   emulated = 4096                 # endpoints without queues of their own
 #   channels = 1024
 #   memory = "1G"
 #   names = ["alice/*", "echo"]     # names that the user may bind; * and ? are wildcards; default: none

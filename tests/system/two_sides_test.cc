@@ -2,8 +2,8 @@
 // through a bridge. Every frame size, byte by byte; a side that is killed and comes back; sleeping on a port's descriptor; nothing left
 // behind.
 //
-// Usage: two_sides_test memif|memif-zero-copy|memif-client-killed|memif-zero-copy-killed|af_packet|af_xdp|tap|pcap Exit status 77: this
-// machine cannot do it (no root, no namespaces), with the reason.
+// Usage: two_sides_test WHAT, of which meson.build has the list. Exit status 77: this machine cannot do it (no root, no namespaces), with
+// the reason.
 #include <poll.h>
 #include <unistd.h>
 
