@@ -1,5 +1,8 @@
 // congestion.h - the congestion window of one connection: slow start, the first one with HyStart++ (RFC 9406), then NewReno (RFC 5681, with
 // the byte counting of RFC 3465) or CUBIC (RFC 9438); or BBR (bbr.h). Used by Connection, which reports deliveries and losses.
+//
+// The algorithms are no plug-ins: is_bbr() and the name of an algorithm choose the code here, and Connection asks is_bbr() where BBR needs
+// rate samples or paces. A further algorithm is a further case in both.
 #pragma once
 
 #include <cstdint>
@@ -102,10 +105,10 @@ class Congestion {
     uint8_t rounds = 0;           // rounds in Conservative Slow Start, including the present one
     bool begun = false;
   };
-  union {  // the first slow start ends before CUBIC begins; BBR has its own
-    HyStart hystart_;
-    Cubic cubic_;
-    Bbr* bbr_;  // owned
+  union {
+    HyStart hystart_;  // while first_start_
+    Cubic cubic_;      // after it, unless the algorithm is BBR; NewReno uses cwnd_prior
+    Bbr* bbr_;         // while the algorithm is BBR, which has no first_start_; owned
   };
 };
 

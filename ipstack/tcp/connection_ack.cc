@@ -230,6 +230,9 @@ uint32_t Connection::pipe() const noexcept {
   return bytes - std::min(bytes, uint32_t{repeats_} * mss_);
 }
 
+// Draws the conclusions from an ACK, each from what the ones before it decided. A recovery that is over ends first, so that a loss found
+// later begins the next one. Tail probe, reordering window, partial ACK and F-RTO come before loss detection, which depends on them. The
+// undo comes before it, too, because a new recovery overwrites the state that it restores. The window is last: recovery selects its rule.
 void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery, uint32_t acked, bool repeats, bool duplicate_told,
                                  Nanoseconds now) noexcept {
   uint32_t delivered = delivery.bytes;

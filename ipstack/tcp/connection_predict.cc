@@ -10,7 +10,8 @@ using Flags = ip::TcpFlags;
 constexpr uint8_t kMarked = 3;  // CE
 }  // namespace
 
-// The segment continues where the last one ended, and neither direction has a gap, a loss or a probe pending.
+// The segment continues where the last one ended, and neither direction has a gap, a loss or a probe pending. The fast path reads no option
+// but timestamps, so a segment with any other option that has a meaning here must be refused.
 bool Connection::predicted(const ip::TcpView& segment, uint8_t ecn) const noexcept {
   const ip::TcpOptions& options = segment.options;
   if ((segment.flags & ~Flags::kPsh) != Flags::kAck || segment.sequence != received_.next()) return false;

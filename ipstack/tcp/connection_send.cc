@@ -66,7 +66,7 @@ uint32_t Connection::gather(const Segment& segment, std::span<Bytes> pieces) con
 
 // ---- headers
 
-// Option bytes of every segment after the handshake.
+// Option bytes of every segment after the handshake: timestamps. unit() leaves room for SACK blocks.
 uint32_t Connection::option_bytes() const noexcept { return stamps_ ? 12 : 0; }
 
 // Number of SACK blocks in the next segment. unit(): payload that fits beside them.

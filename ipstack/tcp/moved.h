@@ -12,6 +12,7 @@
 
 namespace unet::tcp {
 
+// A new member needs save(), restore() and, if a peer process could lie with it, is_sound() (connection_move.cc).
 struct MovedConnection {
   Nanoseconds first_sent_at = 0;      // when the oldest data in flight was sent
   Nanoseconds sent_at = 0, heard_at = 0, since = 0;  // as in Connection

@@ -37,7 +37,8 @@ void Mux::remove(EndpointState& endpoint) noexcept {
 
 // ---- limits
 
-// Visits one message or frame at a time: each may exhaust a limit.
+// Visits one message or frame at a time: each may exhaust a limit. With a deficit of 1 visit() stops after one, because each costs more.
+// The deficit afterwards tells what it cost.
 Mux::Visit Mux::visit_limited(EndpointState& endpoint, Nanoseconds now) noexcept {
   Share& share = *endpoint.share;
   const Nanoseconds burst = share.limits.burst;

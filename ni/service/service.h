@@ -14,6 +14,13 @@
 //   Operation                           the policy in force, draining, upgrades
 //   Takeover, Persistence, Charges      the journal; what users are charged for
 // Its members are these parts, and what they share.
+//
+// A handler of a request, handle(client, packet) of a part, has five steps:
+//   1. find the objects that the packet names, and check that they are the client's (endpoints_.own())
+//   2. check values and rights, whether the NI takes more (operation_.takes_more()), and the journal's room (persistence_.takes())
+//   3. charge the user (charges_); a later step that fails gives this back
+//   4. change the tables, mark changed records for the journal (persistence_.changed()), and command the engine (commands_.push())
+//   5. answer once: clients_.ok(), fail_request(), or send_packet() with descriptors; a connect is answered when its peer has decided
 #pragma once
 
 #include <cstdint>
