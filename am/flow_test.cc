@@ -3,8 +3,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <random>
+
 #include "am/flow_pair.h"
-#include "am/sim_fabric.h"
 
 namespace unet::am::flow_test {
 

@@ -52,11 +52,11 @@ void check_end(Network& network, size_t flows, const char* what, uint64_t seed) 
 void live(uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto percent = [&](uint64_t most) { return static_cast<double>(random() % (most + 1)) / 100; };
-  Wire wire;
+  SimLinkOptions wire{.queue = 256 * 1500};
   wire.delay = 1 + random() % (200 * kMicrosecond);
   if (random() % 2 == 0) wire.jitter = 1 + random() % (2 * wire.delay);
   if (random() % 2 == 0) wire.loss = percent(30);
-  if (random() % 2 == 0) wire.repeat = percent(30);
+  if (random() % 2 == 0) wire.duplicate = percent(30);
   if (random() % 3 == 0) wire.bits_per_second = 1e8 * static_cast<double>(1 + random() % 1000);
   const uint32_t nodes = 2 + static_cast<uint32_t>(random() % 4);
   Network network(nodes, wire, seed);
@@ -75,16 +75,16 @@ void live(uint64_t seed) {
   }
   // Partitions and sleeps, each shorter than the time after which a peer counts as dead.
   for (int i = 0; i < 3; ++i) {
-    network.run(network.now() + random() % (5 * kMillisecond));
+    network.run_for(random() % (5 * kMillisecond));
     const auto node = static_cast<uint32_t>(random() % nodes);
     const size_t flow = random() % flows, which = random() % 2;
     if (random() % 2 == 0) network.cut(node, true);
     if (random() % 2 == 0) network.side(flow, which).asleep = true;
-    network.run(network.now() + random() % (20 * kMillisecond));
+    network.run_for(random() % (20 * kMillisecond));
     network.cut(node, false);
     network.wake(flow, which);
   }
-  network.run(~Nanoseconds{0});
+  network.run();
   check_end(network, flows, "a network", seed);
 }
 
@@ -102,13 +102,13 @@ TEST_CASE("an outage of milliseconds costs little more than itself, however much
   Side& sender = network.side(0, 0);
   sender.bytes = bytes;
   sender.wanted = 5000;
-  network.run(network.now() + 2 * kMillisecond);
+  network.run_for(2 * kMillisecond);
   network.cut(0, true);
   sender.wanted = sender.requests_begun + waiting;
-  network.run(network.now() + 3 * kMillisecond);
+  network.run_for(3 * kMillisecond);
   network.cut(0, false);
   const Nanoseconds healed = network.now();
-  while (!sender.done() && network.now() < healed + kSecond) network.run(network.now() + 100 * kMicrosecond);
+  while (!sender.done() && network.now() < healed + kSecond) network.run_for(100 * kMicrosecond);
   CAPTURE(waiting, bytes, sender.flow().unacknowledged());
   REQUIRE(sender.done());
   CHECK(network.now() - healed < 30 * kMillisecond);
@@ -116,13 +116,13 @@ TEST_CASE("an outage of milliseconds costs little more than itself, however much
 }
 
 TEST_CASE("128 nodes that all send to the next") {
-  Wire wire{.delay = 10 * kMicrosecond, .jitter = 5 * kMicrosecond, .loss = 0.05, .repeat = 0.05};
+  const SimLinkOptions wire{.delay = 10 * kMicrosecond, .jitter = 5 * kMicrosecond, .loss = 0.05, .duplicate = 0.05};
   Network network(128, wire, 7);
   for (uint32_t i = 0; i < 128; ++i) {
     network.connect(i, (i + 1) % 128, {}, {});
     network.side(i, 0).wanted = network.side(i, 1).wanted = 100;
   }
-  network.run(~Nanoseconds{0});
+  network.run();
   check_end(network, 128, "a ring", 7);
 }
 
@@ -164,7 +164,7 @@ TEST_CASE("32 senders to one that is slower than the wire: what it has to handle
 
 TEST_CASE("congestion control is what keeps that queue short") {
   // A window that never shrinks: shows what the previous case would give without congestion control.
-  const Wire wire{.delay = 4 * kMicrosecond, .bits_per_second = 100e9, .queue = 1024};
+  const SimLinkOptions wire{.delay = 4 * kMicrosecond, .bits_per_second = 100e9, .queue = 1024 * 1500};
   FlowOptions options;
   options.congestion = {.first_window = 1 << 20, .base_delay = kSecond};
   Network network(33, wire, 1);
@@ -174,7 +174,7 @@ TEST_CASE("congestion control is what keeps that queue short") {
     network.side(i, 0).bytes = 1500;
     network.side(i, 1).replies = 0;
   }
-  network.run(network.now() + 5 * kMillisecond);
+  network.run_for(5 * kMillisecond);
   CHECK(network.lost_in_queues() > 1000);
 }
 
@@ -182,7 +182,7 @@ namespace {
 
 // Goodput over a wire of 1 Gbit/s with a round trip of 100 us, which twelve packets of 1000 bytes fill.
 double goodput(double loss, uint32_t window, Recovery recovery) {
-  const Wire wire{.delay = 50 * kMicrosecond, .loss = loss, .bits_per_second = 1e9};
+  const SimLinkOptions wire{.delay = 50 * kMicrosecond, .loss = loss, .bits_per_second = 1e9};
   FlowOptions options;
   options.recovery = recovery;
   options.window = window;
@@ -191,7 +191,7 @@ double goodput(double loss, uint32_t window, Recovery recovery) {
   network.side(0, 0).wanted = ~uint64_t{0};
   network.side(0, 0).bytes = 1000;
   network.side(0, 1).replies = 0;
-  network.run(network.now() + 500 * kMillisecond);
+  network.run_for(500 * kMillisecond);
   return static_cast<double>(network.side(0, 1).bytes_handled) * 8 / 0.5 / 1e9;
 }
 
