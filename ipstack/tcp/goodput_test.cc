@@ -22,9 +22,9 @@ struct Outcome {
 
 // Means over several seeds, each for `seconds` after the first half second.
 Outcome stream(Bottleneck link, Algorithm algorithm, uint64_t seconds, Nanoseconds sound_delay = 50 * kMicrosecond) {
-  constexpr uint64_t kSeeds = 6;
+  constexpr uint64_t kFirst = 7, kSeeds = 6;  // six seeds give the mean within some percent
   Outcome sum;
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (uint64_t seed = kFirst; seed < kFirst + kSeeds; ++seed) {
     // The handshake sees a healthy path: its measurements are useless for the impaired path that follows.
     Bottleneck sound = link;
     sound.loss = sound.late = sound.acks_lost = sound.acks_late = 0;

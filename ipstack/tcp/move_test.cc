@@ -45,10 +45,10 @@ void check_all_arrived(Pair& pair) {
 // Simulates one connection; the seed decides everything. Returns how many times the two ends moved.
 uint64_t live(uint64_t seed) {
   std::mt19937_64 random(seed);
-  Wire wire = draw_wire(random, 15);
-  if (random() % 2 == 0) wire.mark = draw_percent(random, 20);
-  if (random() % 4 == 0) wire.mss_max = static_cast<uint16_t>(88 + random() % 1000);
-  Pair pair(wire, seed);
+  SimLinkOptions link = draw_link(random, 15);
+  if (random() % 2 == 0) link.mark = draw_percent(random, 20);
+  Pair pair(link, seed);
+  if (random() % 4 == 0) pair.mss_max = static_cast<uint16_t>(88 + random() % 1000);
   constexpr double kMoves[] = {1, 0.5, 0.1, 0.01};
   const uint64_t moving = random() % 3;  // one side, the other, or both
   for (const size_t which : {0u, 1u}) {
@@ -112,13 +112,13 @@ TEST_CASE("whatever the network does, and however often connections move, both s
 
 TEST_CASE("a connection moves once, at each step of a transfer") {
   const bool lossy = GENERATE(false, true);
-  Wire wire{.delay = 5 * kMillisecond, .bits_per_second = 100e6};
-  if (lossy) wire = {.delay = 5 * kMillisecond, .jitter = 5 * kMillisecond, .loss = 0.03, .repeat = 0.03};
+  SimLinkOptions link{.delay = 5 * kMillisecond, .bits_per_second = 100e6};
+  if (lossy) link = {.delay = 5 * kMillisecond, .jitter = 5 * kMillisecond, .loss = 0.03, .duplicate = 0.03};
   for (const Way& way : kWays) {
     for (const size_t which : {0u, 1u}) {
       uint64_t steps = 1, moved = 0, sent_again = 0;  // `steps`: of the last transfer without a move
       for (uint64_t at = 0; at <= steps; at += test::kSanitized && at != 0 ? 10 : 1) {
-        Pair pair(wire, 7);
+        Pair pair(link, 7);
         prepare(pair, way);
         pair.side(which).plan.move_at = at;
         pair.open(false);

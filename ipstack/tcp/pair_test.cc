@@ -32,18 +32,21 @@ struct Seen {
 // Simulates one connection; the seed decides everything.
 void live(uint64_t seed) {
   std::mt19937_64 random(seed);
-  Wire wire = draw_wire(random, 20);
-  if (random() % 3 == 0) wire.stall = draw_percent(random, 2);
-  if (random() % 2 == 0) wire.mark = draw_percent(random, 20);
-  if (random() % 3 == 0) wire.bits_per_second = 1e6 * static_cast<double>(1 + random() % 1000);
-  if (random() % 2 == 0) wire.queue = static_cast<uint32_t>(5000 + random() % 100'000);
-  if (random() % 4 == 0) wire.mss_max = static_cast<uint16_t>(88 + random() % 1000);
-  if (wire.mss_max >= 536 && random() % 2 == 0) wire.silent = true;
-  Pair pair(wire, seed);
+  SimLinkOptions link = draw_link(random, 20);
+  uint16_t mss_max = 0;
+  if (random() % 3 == 0) link.stall = draw_percent(random, 2);
+  if (random() % 2 == 0) link.mark = draw_percent(random, 20);
+  if (random() % 3 == 0) link.bits_per_second = 1e6 * static_cast<double>(1 + random() % 1000);
+  if (random() % 2 == 0) link.queue = 5000 + random() % 100'000;
+  link.mark_above = link.queue / 2;
+  if (random() % 4 == 0) mss_max = static_cast<uint16_t>(88 + random() % 1000);
+  Pair pair(link, seed);
+  pair.mss_max = mss_max;
+  pair.silent = mss_max >= 536 && random() % 2 == 0;
   for (const size_t which : {0u, 1u}) {
     Side& side = pair.side(which);
     side.options = options_of(random);
-    if (wire.silent && side.options.mtu_probing == MtuProbing::off) side.options.mtu_probing = MtuProbing::black_hole;
+    if (pair.silent && side.options.mtu_probing == MtuProbing::off) side.options.mtu_probing = MtuProbing::black_hole;
     side.plan.bytes = random() % 5 == 0 ? 0 : random() % 200'000;
     side.plan.write = static_cast<uint32_t>(1 + random() % 20'000);
     side.plan.read = static_cast<uint32_t>(1 + random() % 20'000);
@@ -136,8 +139,8 @@ struct Goodput {
 };
 
 // A bulk transfer in one direction.
-Goodput stream(const Wire& wire, const Options& options, uint64_t bytes, uint64_t seed) {
-  Pair pair(wire, seed);
+Goodput stream(const SimLinkOptions& link, const Options& options, uint64_t bytes, uint64_t seed) {
+  Pair pair(link, seed);
   for (const size_t which : {0u, 1u}) {
     pair.side(which).options = options;
     pair.set_pool(which, 4096, 8192);
@@ -152,7 +155,7 @@ Goodput stream(const Wire& wire, const Options& options, uint64_t bytes, uint64_
   REQUIRE(pair.side(1).read == bytes);
   REQUIRE(pair.side(1).ended);
   const double seconds = static_cast<double>(pair.side(1).finished_at - start) / 1e9;
-  return {static_cast<double>(bytes) * 8 / wire.bits_per_second / seconds, pair.side(0).counters.timeouts,
+  return {static_cast<double>(bytes) * 8 / link.bits_per_second / seconds, pair.side(0).counters.timeouts,
           pair.side(0).counters.retransmitted};
 }
 
@@ -169,12 +172,12 @@ TEST_CASE("goodput of NewReno, CUBIC and BBR on a link, with loss and with reord
     options.send_buffer_max = options.receive_buffer_max = 2'000'000;
   }
   if (test::kSanitized && !(options.pacing && grow)) return;  // speed needs no sanitizer
-  const Wire clean{.delay = 5 * kMillisecond, .bits_per_second = 100e6, .queue = 150'000};
+  const SimLinkOptions clean{.delay = 5 * kMillisecond, .bits_per_second = 100e6, .queue = 150'000, .mark_above = 75'000};
   const Goodput full = stream(clean, options, 12'000'000, 1);
-  Wire lossy = clean;
+  SimLinkOptions lossy = clean;
   lossy.loss = 0.01;
   const Goodput loss = stream(lossy, options, 1'500'000, 2);
-  Wire late = clean;
+  SimLinkOptions late = clean;
   late.jitter = 2 * kMillisecond;
   const Goodput reordered = stream(late, options, 3'000'000, 3);
   CAPTURE(options.pacing, options.receive_buffer);
@@ -189,7 +192,9 @@ TEST_CASE("a path that loses long segments and does not say so") {
   const auto mode = GENERATE(MtuProbing::black_hole, MtuProbing::on);
   const auto passes = GENERATE(uint16_t{600}, uint16_t{1100}, uint16_t{1459}, uint16_t{1460});
   for (uint64_t seed = 1; seed <= test::seeds(1); ++seed) {
-    Pair pair({.delay = 5 * kMillisecond, .bits_per_second = 10e6, .mss_max = passes, .silent = true}, seed);
+    Pair pair({.delay = 5 * kMillisecond, .bits_per_second = 10e6}, seed);
+    pair.mss_max = passes;
+    pair.silent = true;
     for (const size_t which : {0u, 1u}) pair.set_pool(which, 4096, 8192);
     // Too little to fill the path: a probe lost to congestion would count as too long, for ten minutes.
     pair.side(1).options.receive_buffer = pair.side(1).options.receive_buffer_max = 60'000;
