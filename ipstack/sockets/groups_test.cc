@@ -24,7 +24,7 @@ struct Three {
     REQUIRE(of.stack->join(socket, group) == 0);
     return socket;
   }
-  void settle() { world.run(world.now + kSecond); }
+  void settle() { world.run_for(kSecond); }
   static size_t count(Application& of, int socket) {
     std::array<std::byte, 2048> room;
     size_t some = 0;

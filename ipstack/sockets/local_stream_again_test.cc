@@ -40,7 +40,7 @@ struct Again {
     REQUIRE(server >= 0);
     return server;
   }
-  void settle() { world.run(world.now + kMillisecond); }
+  void settle() { world.run_for(kMillisecond); }
 };
 
 int64_t receive(Stack& stack, int socket) {
@@ -134,7 +134,7 @@ TEST_CASE("two sockets that call each other are connected") {
   REQUIRE(b.bind(other, at("10.0.0.1", kOther)) == 0);
   REQUIRE(a.connect(one, at("10.0.0.1", kOther)) == -EINPROGRESS);
   REQUIRE(b.connect(other, at("10.0.0.1", kFrom)) == -EINPROGRESS);
-  again.world.run(again.world.now + 3 * kSecond);
+  again.world.run_for(3 * kSecond);
   CHECK(a.connect(one, at("10.0.0.1", kOther)) == 0);
   CHECK(b.connect(other, at("10.0.0.1", kFrom)) == 0);
   CHECK(a.send(one, pattern(5)) == 5);

@@ -38,7 +38,7 @@ struct Full {
     settle();
     return made;
   }
-  void settle() { world.run(world.now + kMillisecond); }
+  void settle() { world.run_for(kMillisecond); }
   void listen_again() {
     b.port.deaf = false;
     settle();

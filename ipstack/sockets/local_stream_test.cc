@@ -34,7 +34,7 @@ struct LocalPair {
     REQUIRE(a.stack->counters().near_out == 1);
     REQUIRE(b.stack->counters().near_in == 1);
   }
-  void settle() { world.run(world.now + kMillisecond); }
+  void settle() { world.run_for(kMillisecond); }
 };
 
 int64_t receive(Stack& stack, int socket, size_t most = 1 << 20) {
@@ -206,7 +206,7 @@ TEST_CASE("nobody there, a full backlog, and a listener that ends") {
   CHECK(a.counters().near_refused == 1);
   const int server = b.accept(pair.listener);
   REQUIRE(server >= 0);
-  pair.world.run(pair.world.now + 4 * kSecond);  // the second has turned to TCP, and asks again
+  pair.world.run_for(4 * kSecond);  // the second has turned to TCP, and asks again
   CHECK((a.events(second) & Events::kOut) != 0);
   CHECK(a.send(second, pattern(5)) == 5);
   const int third = b.accept(pair.listener);
@@ -329,9 +329,9 @@ TEST_CASE("who asked and has gone is told of by a reset, and who is left alone e
   const int one = b.accept(pair.listener), other = b.accept(pair.listener);
   CHECK(receive(b, other) == -ECONNRESET);
   CHECK(a.close(first) == 0);
-  pair.world.run(pair.world.now + 59 * kSecond);
+  pair.world.run_for(59 * kSecond);
   CHECK(a.sockets() == 1);
-  pair.world.run(pair.world.now + 2 * kSecond);
+  pair.world.run_for(2 * kSecond);
   CHECK(a.sockets() == 0);
   CHECK(receive(b, one) == 0);
   CHECK(b.option(one, Stack::Option::error) == EPIPE);

@@ -31,7 +31,7 @@ struct Moving {
     old_end = parent.stack->accept(listener);
     REQUIRE(old_end >= 0);
   }
-  void settle() { world.run(world.now + kMillisecond); }
+  void settle() { world.run_for(kMillisecond); }
   Address of_client() const {
     Address address;
     REQUIRE(client.stack->local_address(near_end, address) == 0);
@@ -225,10 +225,10 @@ TEST_CASE("a peer whose new end never comes is told") {
   all.meet();
   all.begin();
   all.settle();
-  SECTION("in time") { all.world.run(all.world.now + 6 * kSecond); }
+  SECTION("in time") { all.world.run_for(6 * kSecond); }
   SECTION("also when the old end is gone") {
     all.parent.end();
-    all.world.run(all.world.now + 6 * kSecond);
+    all.world.run_for(6 * kSecond);
   }
   CHECK(all.client.stack->option(all.near_end, Stack::Option::error) == ECONNRESET);
 }
@@ -262,7 +262,7 @@ TEST_CASE("a stream that waits for its peer's new end may be closed, though the 
     MutableBytes room;
     CHECK(client.reserve(all.near_end, 100, room) == -EAGAIN);
   }
-  all.world.run(all.world.now + 70 * kSecond);
+  all.world.run_for(70 * kSecond);
   CHECK(client.sockets() <= 1);
 }
 
@@ -344,11 +344,11 @@ TEST_CASE("a connection of TCP moves between stacks that share its port") {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     World world(seed);
     const uint32_t here = world.add_interface({"10.0.0.1"}), there = world.add_interface({"10.0.0.2"});
-    world.loss = seed % 2 == 0 ? 0.02 : 0;
-    world.jitter = seed % 3 == 0 ? 200 * kMicrosecond : 0;
+    world.wire.options.loss = seed % 2 == 0 ? 0.02 : 0;
+    world.wire.options.jitter = seed % 3 == 0 ? 200 * kMicrosecond : 0;
     Application client{world, there}, parent{world, here}, child{world, here};
     constexpr uint64_t kToken = 77;
-    const auto settle = [&](Nanoseconds time = kMillisecond) { world.run(world.now + time); };
+    const auto settle = [&](Nanoseconds time = kMillisecond) { world.run_for(time); };
     const auto make_shared = [&](Stack& stack) {
       const int socket = stack.socket(Type::stream, false);
       REQUIRE(stack.bind_shared(socket, {{}, kPort}, kToken) == 0);

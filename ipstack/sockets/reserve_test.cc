@@ -38,7 +38,7 @@ struct Two {
     std::array<std::byte, 1> none;
     REQUIRE(b.stack->receive(server, none) == 0);
   }
-  void settle() { world.run(world.now + kSecond); }
+  void settle() { world.run_for(kSecond); }
 
   World world;
   uint32_t here = world.add_interface({"10.0.0.1", "fd00::1"}), there = world.add_interface({"10.0.0.2", "fd00::2"});
@@ -203,7 +203,7 @@ TEST_CASE("who is refused for want of chunks is told that there is room when the
   for (size_t i = 0; i < 2; ++i) {
     clients[i] = a.stack->socket(Type::stream, false);
     REQUIRE(a.stack->connect(clients[i], at("10.0.0.2", kPort)) == -EINPROGRESS);
-    world.run(world.now + kSecond);
+    world.run_for(kSecond);
     servers[i] = b.stack->accept(listener);
     REQUIRE(servers[i] >= 0);
   }
@@ -218,14 +218,14 @@ TEST_CASE("who is refused for want of chunks is told that there is room when the
   CHECK((a.stack->events(clients[1]) & Events::kOut) == 0);
   Change change;
   while (a.stack->next_change(change)) continue;
-  world.run(world.now + kSecond);
+  world.run_for(kSecond);
   CHECK(!a.stack->wants_room());
   while (a.stack->next_change(change)) CHECK((change.events & Events::kOut) == 0);
   world.narrow = 0;
   std::vector<std::byte> some(1 << 20);
   int64_t got = 0;
   for (int i = 0; i < 100 && got < sent; ++i) {
-    world.run(world.now + kSecond);
+    world.run_for(kSecond);
     got += std::max<int64_t>(b.stack->receive(servers[0], some), 0);
   }
   CHECK(got == sent);
@@ -248,16 +248,16 @@ TEST_CASE("who is connected while there are no chunks is told that there is room
   REQUIRE(b.stack->listen(listener, 4) == 0);
   const int first = a.stack->socket(Type::stream, false), second = a.stack->socket(Type::stream, false);
   REQUIRE(a.stack->connect(first, at("10.0.0.2", kPort)) == -EINPROGRESS);
-  world.run(world.now + kSecond);
+  world.run_for(kSecond);
   const int server = b.stack->accept(listener);
   REQUIRE(server >= 0);
   // The server does not read, so all chunks are used in the end.
   int64_t sent = 0;
   for (int64_t more; (more = a.stack->send(first, pattern(100'000, static_cast<uint64_t>(sent)))) > 0; sent += more) {
-    world.run(world.now + kSecond);
+    world.run_for(kSecond);
   }
   REQUIRE(a.stack->connect(second, at("10.0.0.2", kPort)) == -EINPROGRESS);
-  world.run(world.now + kSecond);
+  world.run_for(kSecond);
   REQUIRE(b.stack->accept(listener) >= 0);
   Change change;
   while (a.stack->next_change(change)) CHECK((change.events & Events::kOut) == 0);
@@ -266,7 +266,7 @@ TEST_CASE("who is connected while there are no chunks is told that there is room
   int64_t got = 0;
   for (int i = 0; i < 100 && got < sent; ++i) {
     got += std::max<int64_t>(b.stack->receive(server, some), 0);
-    world.run(world.now + kSecond);
+    world.run_for(kSecond);
   }
   CHECK(got == sent);
   bool told = false;
@@ -288,7 +288,7 @@ TEST_CASE("a local stream tells of its traffic and windows") {
   MutableBytes room;
   REQUIRE(two.a.stack->reserve(two.client, 500, room) == 0);
   REQUIRE(two.a.stack->commit(two.client, 300) == 300);
-  two.world.run(two.world.now + 7 * kMillisecond);
+  two.world.run_for(7 * kMillisecond);
   constexpr uint32_t kAll = 1300 + kMessageMax + 1;
   from = two.a.stack->info(two.client);
   to = two.b.stack->info(two.server);

@@ -38,7 +38,7 @@ struct Hosts {
     REQUIRE(of.stack->listen(s, 512) == 0);
     return s;
   }
-  void settle() { world.run(world.now + kSecond); }
+  void settle() { world.run_for(kSecond); }
   std::vector<int> call(Application& from, int count) {
     std::vector<int> made;
     for (int i = 0; i < count; ++i) {
@@ -274,12 +274,12 @@ TEST_CASE("SYN cookies at a shared port: a flood gets its member's cookies, and 
     REQUIRE(a.stack->bind(listeners.back(), {{}, 80}) == 0);
     REQUIRE(a.stack->listen(listeners.back(), 1024) == 0);
   }
-  h.world.loss = 0.05;
+  h.world.wire.options.loss = 0.05;
   for (int i = 0; i < 300; ++i) {
     const int s = h.caller.stack->socket(Type::stream, false);
     REQUIRE(h.caller.stack->connect(s, h.to) == -EINPROGRESS);
   }
-  h.world.run(h.world.now + 60 * kSecond);
+  h.world.run_for(60 * kSecond);
   CHECK(h.accept(a, listeners[0]).size() + h.accept(a, listeners[1]).size() == 300);
   REQUIRE(a.stack->close(listeners[0]) == 0);
   REQUIRE(a.stack->close(listeners[1]) == 0);

@@ -28,7 +28,7 @@ TEST_CASE("who asks for errors in a queue is told whose datagram it was, whether
   if (connects) REQUIRE(a.connect(socket, nobody) == 0);
   REQUIRE(a.send_to(socket, pattern(20, 5), nobody) == 20);
   CHECK_FALSE(a.take_queued_error(socket));
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK((a.events(socket) & Events::kError) != 0);
   const auto error = a.take_queued_error(socket);
   REQUIRE(error);
@@ -51,7 +51,7 @@ TEST_CASE("the next call is told, too, of what is still in the queue") {
   const int socket = a.socket(Type::datagram, false);
   REQUIRE(a.set_option(socket, Option::queue_errors4, 1) == 0);
   for (int i = 0; i < 2; ++i) REQUIRE(a.send_to(socket, pattern(1), at("10.0.0.2", 9)) == 1);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK(a.send_to(socket, pattern(1), at("10.0.0.2", 9)) == -ECONNREFUSED);
   REQUIRE(a.take_queued_error(socket));
   CHECK(a.option(socket, Option::error) == ECONNREFUSED);  // of the second
@@ -67,7 +67,7 @@ TEST_CASE("a queue has an end, and goes with its socket") {
   for (uint32_t i = 0; i < 2 * ErrorQueue::kErrorsMax; ++i) {
     static_cast<void>(a.option(socket, Option::error));
     REQUIRE(a.send_to(socket, pattern(1), at("10.0.0.2", 9)) == 1);
-    two.world.run(two.world.now + kSecond);
+    two.world.run_for(kSecond);
   }
   uint32_t told = 0;
   SECTION("errors above it are lost") {
@@ -145,7 +145,7 @@ TEST_CASE("who asks no longer for errors has none, but the ends of sends") {
   const bool sends = GENERATE(false, true);
   if (sends) a.end_zero_copy(socket);
   REQUIRE(a.send_to(socket, pattern(1), at("10.0.0.2", 9)) == 1);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   REQUIRE(a.set_option(socket, Option::queue_errors4, 0) == 0);
   CHECK(a.option(socket, Option::error) == ECONNREFUSED);
   CHECK(((a.events(socket) & Events::kError) != 0) == sends);
@@ -161,7 +161,7 @@ TEST_CASE("what is accepted tells of sends without a copy as its listener does")
   const int listener = two.listen(two.b, at("10.0.0.2", 80));
   REQUIRE(b.set_option(listener, Option::zero_copy, 1) == 0);
   REQUIRE(two.a.stack->connect(two.a.stack->socket(Type::stream, false), at("10.0.0.2", 80)) == -EINPROGRESS);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   const int server = b.accept(listener);
   REQUIRE(server >= 0);
   CHECK(b.option(server, Option::zero_copy) == 1);

@@ -18,7 +18,7 @@ struct Two {
     REQUIRE(b->stack->bind(listener, at("10.0.0.2", 80)) == 0);
     REQUIRE(b->stack->listen(listener, 64) == 0);
   }
-  void pass(Nanoseconds time) { world.run(world.now + time); }
+  void pass(Nanoseconds time) { world.run_for(time); }
   int socket() {
     const int made = a.stack->socket(Type::stream, false);
     REQUIRE(a.stack->set_option(made, Stack::Option::fast_open_connect, 1) == 0);
@@ -73,13 +73,13 @@ TEST_CASE("TCP Fast Open: the second connection's data is in its SYN, and is ans
   CHECK(syn.flags == (ip::TcpFlags::kSyn | ip::TcpFlags::kPsh));
   CHECK(syn.payload.size() == 500);
   CHECK(syn.options.fast_open_cookie.size() == 8);
-  two.pass(two.world.delay + 1);
+  two.pass(two.world.wire.options.delay + 1);
   const int server = two.accept();
   CHECK(b.connection(server)->state() == tcp::State::syn_received);
   CHECK((b.events(server) & (Events::kIn | Events::kOut)) == (Events::kIn | Events::kOut));
   CHECK(receive(b, server) == data);
   CHECK(b.send(server, data) == 500);
-  two.pass(two.world.delay);
+  two.pass(two.world.wire.options.delay);
   CHECK(receive(a, client) == data);
   two.pass(10 * kMillisecond);
   CHECK(b.connection(server)->state() == tcp::State::established);
@@ -180,7 +180,7 @@ TEST_CASE("TCP Fast Open: a stolen cookie opens at most as many connections as t
   const size_t port_at = sizeof(IpMessageHeader) + ip::kIpv4Bytes;
   two.pass(10 * kMillisecond);
   CHECK(two.accept() >= 0);  // a connection with a finished handshake
-  two.world.loss = 1;
+  two.world.wire.options.loss = 1;
   for (uint16_t i = 0; i < 3; ++i) {
     std::vector<std::byte> forged = syn;
     const be16 port = static_cast<uint16_t>(2000 + i);
@@ -209,10 +209,10 @@ TEST_CASE("TCP Fast Open: a network that loses SYNs with data is detected, and g
   two.learn();
   const int client = two.socket();
   REQUIRE(two.a.stack->connect(client, at("10.0.0.2", 80)) == 0);
-  two.world.loss = 1;
+  two.world.wire.options.loss = 1;
   REQUIRE(two.a.stack->send(client, pattern(500)) == 500);
   two.pass(500 * kMillisecond);
-  two.world.loss = 0;
+  two.world.wire.options.loss = 0;
   two.pass(2 * kSecond);
   CHECK(receive(*two.b->stack, two.accept()) == pattern(500));
   CHECK(two.a.stack->counters().fast_open_avoided == 1);

@@ -28,14 +28,14 @@ TEST_CASE("what is less than a message waits while what was sent before is still
   a.run();
   CHECK(a.connection(client)->unsent() == 200);
   CHECK(send(5000) == 0);
-  two.world.run(two.world.now);
+  two.world.run(two.world.now());
   CHECK(a.connection(client)->unsent() == 0);
   CHECK(!a.wants_room());
   // Data that Nagle's rule or the application defers does not wait for room.
   REQUIRE(a.set_option(client, Stack::Option::no_delay, 0) == 0);
   CHECK(send(100) == 0);
   CHECK(!a.wants_room());
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   REQUIRE(a.set_option(client, Stack::Option::no_delay, 1) == 0);
   CHECK(send(100) == 1);
   // Nor does what ends the stream wait for anything.
@@ -43,7 +43,7 @@ TEST_CASE("what is less than a message waits while what was sent before is still
   const uint64_t before = two.a.port.submitted();
   CHECK(a.shutdown(client, Stack::How::write) == 0);
   CHECK(two.a.port.submitted() == before + 1);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK(receive(*two.b.stack, server) == std::vector(data.begin(), data.end() - static_cast<ptrdiff_t>(left.size())));
 }
 
@@ -55,7 +55,7 @@ TEST_CASE("what fills a message leaves at once, and what is held with it") {
   const auto data = pattern(120'000);
   for (int i = 0; i < 4; ++i) {  // until the congestion window has room for a message
     CHECK(a.send(client, data) == 120'000);
-    two.world.run(two.world.now + kMillisecond);  // an idle second would end that
+    two.world.run_for(kMillisecond);  // an idle second would end that
     CHECK(receive(*two.b.stack, server) == data);
   }
   CHECK(a.send(client, pattern(100)) == 100);
@@ -66,7 +66,7 @@ TEST_CASE("what fills a message leaves at once, and what is held with it") {
   CHECK(two.a.port.submitted() == before + 1);
   CHECK((a.connection(client)->unsent() != 0 && a.connection(client)->unsent() < 10'000));
   CHECK(a.wants_room());
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK(receive(*two.b.stack, server).size() == 70'100);
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("what is held belongs to nobody when its socket is gone") {
   CHECK(a.close(client) == 0);
   const int next = a.socket(Type::stream, false);  // at its place
   CHECK(next == client);
-  two.world.run(two.world.now);
+  two.world.run(two.world.now());
   CHECK(!a.wants_room());
   CHECK(a.events(next) == (Events::kOut | Events::kHangUp));
   static_cast<void>(server);

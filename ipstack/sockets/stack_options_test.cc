@@ -19,10 +19,10 @@ TEST_CASE("options of one connection are not another's, and count at once") {
   REQUIRE(a.set_option(first, Stack::Option::keep_alive, 1) == 0);
   CHECK(a.option(first, Stack::Option::keep_alive) == 1);
   CHECK(a.option(second, Stack::Option::keep_alive) == 0);
-  two.world.run(two.world.now + 11 * kSecond);
+  two.world.run_for(11 * kSecond);
   CHECK(a.tcp_counters().keep_alives == 1);
   REQUIRE(a.set_option(first, Stack::Option::keep_alive, 0) == 0);
-  two.world.run(two.world.now + 20 * kSecond);
+  two.world.run_for(20 * kSecond);
   CHECK(a.tcp_counters().keep_alives == 1);
 }
 
@@ -60,11 +60,11 @@ TEST_CASE("no delay, or no cork, lets go what waits for more, also if it was set
   REQUIRE(a.set_option(client, Stack::Option::no_delay, 1) == 0);
   for (const auto& [option, value] : {std::pair{Stack::Option::no_delay, 1}, {Stack::Option::cork, 0}}) {
     CHECK(a.send(client, pattern(40), true) == 40);
-    two.world.run(two.world.now + 10 * kMillisecond);
+    two.world.run_for(10 * kMillisecond);
     std::vector<std::byte> few(1);
     CHECK(b.receive(server, few) == -EAGAIN);
     REQUIRE(a.set_option(client, option, value) == 0);
-    two.world.run(two.world.now + 10 * kMillisecond);
+    two.world.run_for(10 * kMillisecond);
     CHECK(receive(b, server) == pattern(40));
   }
 }
@@ -80,15 +80,15 @@ TEST_CASE("the end of what found room waits for the rest of its message, and is 
   REQUIRE((taken > 0 && taken < 20'000));
   const auto rest = static_cast<uint32_t>(taken) % a.connection(client)->mss();
   REQUIRE(rest != 0);
-  two.world.run(two.world.now + 10 * kMillisecond);
+  two.world.run_for(10 * kMillisecond);
   CHECK(a.connection(client)->unsent() == rest);
   Bytes left = Bytes(data).subspan(static_cast<size_t>(taken));
   const int64_t more = a.send(client, left);
   REQUIRE((more > 0 && static_cast<size_t>(more) <= left.size()));
-  two.world.run(two.world.now + 10 * kMillisecond);
+  two.world.run_for(10 * kMillisecond);
   left = left.subspan(static_cast<size_t>(more));
   if (!left.empty()) CHECK(a.send(client, left) == static_cast<int64_t>(left.size()));
-  two.world.run(two.world.now + 10 * kMillisecond);
+  two.world.run_for(10 * kMillisecond);
   CHECK(a.connection(client)->unsent() == 0);
   CHECK(receive(b, server) == data);
 }
@@ -102,20 +102,20 @@ TEST_CASE("a cork holds back what is no full segment, and lets it go when it is 
   CHECK(b.option(server, Stack::Option::cork) == 0);
   std::vector<std::byte> sent = pattern(240);
   REQUIRE(a.send(client, sent) == 240);
-  two.world.run(two.world.now + 20 * kMillisecond);
+  two.world.run_for(20 * kMillisecond);
   CHECK((b.events(server) & Events::kIn) == 0);
   const auto body = pattern(1024, 1);
   REQUIRE(a.send(client, body) == 1024);
   REQUIRE(a.set_option(client, Stack::Option::cork, 0) == 0);
-  two.world.run(two.world.now + 20 * kMillisecond);
+  two.world.run_for(20 * kMillisecond);
   sent.insert(sent.end(), body.begin(), body.end());
   CHECK(receive(b, server) == sent);
   // MSG_MORE, and Nagle's rule afterwards.
   REQUIRE(a.send(client, body, true) == 1024);
-  two.world.run(two.world.now + 20 * kMillisecond);
+  two.world.run_for(20 * kMillisecond);
   CHECK((b.events(server) & Events::kIn) == 0);
   REQUIRE(a.send(client, body) == 1024);
-  two.world.run(two.world.now + 20 * kMillisecond);
+  two.world.run_for(20 * kMillisecond);
   CHECK(receive(b, server).size() == 2048);
 }
 
@@ -152,7 +152,7 @@ TEST_CASE("a peek of a stream leaves out what it is told to, and what it has had
   Two two;
   const auto [client, server] = two.connect(at("10.0.0.2", 80));
   REQUIRE(two.a.stack->send(client, bytes_of("abcdef")) == 6);
-  two.world.run(two.world.now + 20 * kMillisecond);
+  two.world.run_for(20 * kMillisecond);
   peeks_behind(*two.b.stack, server);
 }
 
@@ -165,12 +165,12 @@ TEST_CASE("a peek of a stream to a local peer does so, too, over several pieces"
   REQUIRE(b.stack->listen(listener, 8) == 0);
   REQUIRE(b.stack->set_option(listener, Stack::Option::peek_offset, 7) == 0);
   REQUIRE(a.stack->connect(client, at("10.0.0.1", 80)) == -EINPROGRESS);
-  world.run(world.now + kMillisecond);
+  world.run_for(kMillisecond);
   const int server = b.stack->accept(listener);
   REQUIRE(b.stack->option(server, Stack::Option::peek_offset) == 7);  // its listener's
   REQUIRE(b.stack->set_option(server, Stack::Option::peek_offset, -1) == 0);
   for (const char* each : {"a", "bcd", "ef"}) REQUIRE(a.stack->send(client, bytes_of(each)) > 0);
-  world.run(world.now + kMillisecond);
+  world.run_for(kMillisecond);
   peeks_behind(*b.stack, server);
 }
 
@@ -190,7 +190,7 @@ struct Datagrams {
     CHECK(next() == "first");
   }
   std::string next() {
-    world.run(world.now + kMillisecond);
+    world.run_for(kMillisecond);
     return get(b, at_b, 1 << 16, true);
   }
 };
@@ -274,16 +274,16 @@ TEST_CASE("a datagram is known by how it is marked, when it came, where it went,
   std::vector<std::byte> room(100);
   Stack::Received known;
   const auto next = [&] {
-    two.world.run(two.world.now + kMillisecond);
+    two.world.run_for(kMillisecond);
     const bool some = b.receive_from(two.at_b, room, nullptr, false, &known) > 0;
     return std::pair(some ? int{known.header_options.hop_limit} : -1, some ? int{known.header_options.traffic_class} : -1);
   };
   const auto send = [&](const Stack::Sending& how) { return a.send_to(two.from, pattern(10), two.to, how); };
-  const Nanoseconds before = two.world.now;
+  const Nanoseconds before = two.world.now();
   REQUIRE(send({}) == 10);
   CHECK(next() == std::pair(64, 0));
   CHECK(known.to == two.to.host);
-  CHECK((known.came >= before && known.came <= two.world.now));
+  CHECK((known.came >= before && known.came <= two.world.now()));
   CHECK((known.whole == 10 && !known.cut && known.lost == 0));
   REQUIRE(a.set_option(two.from, Stack::Option::hop_limit, 33) == 0);
   REQUIRE(a.set_option(two.from, Stack::Option::traffic_class, 0x29) == 0);
@@ -326,7 +326,7 @@ TEST_CASE("a datagram is known by how it is marked, when it came, where it went,
   const auto large = pattern(4000);
   for (int i = 0; i < 5; ++i) {
     REQUIRE(a.send(two.from, large) == 4000);
-    two.world.run(two.world.now + kMillisecond);
+    two.world.run_for(kMillisecond);
   }
   for (int i = 0; i < 2; ++i) {
     CHECK(b.receive_from(two.at_b, room, nullptr, false, &known) == 100);
@@ -343,7 +343,7 @@ TEST_CASE("what a caller waits for is known as well") {
   Stack::Received known;
   two.b.await(two.at_b, room);
   REQUIRE(two.a.send_to(two.from, bytes_of("abcdef"), two.to, {.hop_limit = 7, .traffic_class = 9}) == 6);
-  two.world.run(two.world.now + kMillisecond);
+  two.world.run_for(kMillisecond);
   CHECK(two.b.receive_from(two.at_b, room, nullptr, false, &known) == 4);
   CHECK((known.cut && known.whole == 6 && known.header_options == HeaderOptions{7, 9} && known.to == two.to.host && known.came != 0));
 }
@@ -360,7 +360,7 @@ TEST_CASE("a datagram leaves from the address that is said, if its socket has it
     Address from;
     std::vector<std::byte> room(10);
     const int64_t sent = a.send_to(socket, pattern(10), at("10.0.0.2", 53), {.from = at(source, 0).host});
-    world.run(world.now + kSecond);
+    world.run_for(kSecond);
     if (sent == 10) REQUIRE(b.receive_from(to, room, &from) == 10);
     return sent == 10 ? ip::text_of(from.host) : std::to_string(sent);
   };
@@ -381,7 +381,7 @@ TEST_CASE("a peek of datagrams goes on from one to the next") {
   REQUIRE(b.set_option(to, Stack::Option::peek_offset, 0) == 0);
   for (const char* each : {"", "abcd", "efg"}) REQUIRE(a.send_to(from, bytes_of(each), at("10.0.0.2", 53)) >= 0);
   REQUIRE(a.send_to(from, bytes_of("hhii"), at("10.0.0.2", 53), 2) == 4);
-  two.world.run(two.world.now + kMillisecond);
+  two.world.run_for(kMillisecond);
   for (const char* each : {"", "abc", "d", "efg", "hh", "ii", "-"}) CHECK(get(b, to, 3) == each);
   CHECK(b.option(to, Stack::Option::peek_offset) == 11);
   CHECK(get(b, to, 9, true).empty());
@@ -403,13 +403,13 @@ TEST_CASE("a stream leaves no faster than its socket says, until that says other
   CHECK(b.option(server, Stack::Option::max_pacing_rate) == 0);
   const auto sent = pattern(200'000);
   REQUIRE(a.send(client, sent) == 200'000);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   const auto first = receive(b, server);
   CHECK(first.size() > 95'000);
   CHECK(first.size() < 110'000);
   // More than any wire has.
   REQUIRE(a.set_option(client, Stack::Option::max_pacing_rate, INT64_MAX) == 0);
-  two.world.run(two.world.now + 50 * kMillisecond);
+  two.world.run_for(50 * kMillisecond);
   CHECK(first.size() + receive(b, server).size() == sent.size());
 }
 

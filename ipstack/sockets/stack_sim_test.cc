@@ -33,12 +33,12 @@ struct Actor {
 class Life {
  public:
   explicit Life(uint64_t seed) : random_(seed), world_(seed) {
-    world_.delay = 1 + random_() % (20 * kMillisecond);
-    if (random_() % 2 == 0) world_.jitter = 1 + random_() % (2 * world_.delay);
-    if (random_() % 2 == 0) world_.loss = static_cast<double>(random_() % 15) / 100;
+    world_.wire.options.delay = 1 + random_() % (20 * kMillisecond);
+    if (random_() % 2 == 0) world_.wire.options.jitter = 1 + random_() % (2 * world_.wire.options.delay);
+    if (random_() % 2 == 0) world_.wire.options.loss = static_cast<double>(random_() % 15) / 100;
     world_.lends = random_() % 2 == 0;
     world_.keeps = random_() % 4 != 0;
-    if (random_() % 2 == 0) world_.repeat = static_cast<double>(random_() % 15) / 100;
+    if (random_() % 2 == 0) world_.wire.options.duplicate = static_cast<double>(random_() % 15) / 100;
     for (uint32_t i = 0; i < 3; ++i) {
       const std::string four = "10.0.0." + std::to_string(i + 1), six = "fd00::" + std::to_string(i + 1);
       const uint32_t interface = world_.add_interface({four.c_str(), six.c_str()});
@@ -96,7 +96,7 @@ class Life {
       }
       REQUIRE(actor->application.stack->close(actor->listener) == 0);
     }
-    world_.run(world_.now + 1000 * kSecond);
+    world_.run_for(1000 * kSecond);
     for (const auto& actor : actors_) {
       CHECK(actor->application.stack->sockets() == 0);
       CHECK(actor->application.stack->idle());
@@ -130,7 +130,7 @@ class Life {
   }
 
   void turn_all() {
-    world_.run(world_.now + 20 * kMillisecond);
+    world_.run_for(20 * kMillisecond);
     for (const auto& actor : actors_) {
       Stack& stack = *actor->application.stack;
       Address peer;

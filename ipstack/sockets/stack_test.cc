@@ -29,7 +29,7 @@ TEST_CASE("a listener drops a segment without SYN, ACK and RST, and resets an AC
   const auto answers = [&](int flags, uint16_t port) {
     const uint64_t before = two.b.stack->counters().messages_out + two.world.resets;
     two.world.inject(segment({.source_port = 17, .destination_port = port, .sequence = {5}, .flags = static_cast<uint8_t>(flags)}));
-    two.world.run(two.world.now + kMillisecond);
+    two.world.run_for(kMillisecond);
     return two.b.stack->counters().messages_out + two.world.resets - before;
   };
   CHECK(answers(0, 90) == 0);
@@ -58,11 +58,11 @@ TEST_CASE("a connection carries bytes both ways and ends") {
 
   const auto data = pattern(100'000);
   CHECK(a.send(client, data) == 100'000);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK(receive(b, server) == data);
   CHECK(b.receive(server, {}) == -EAGAIN);
   CHECK(b.send(server, Bytes(data).first(10)) == 10);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   std::vector<std::byte> few(4);
   CHECK(a.receive(client, few, true) == 4);
   CHECK(a.receive(client, few) == 4);
@@ -70,7 +70,7 @@ TEST_CASE("a connection carries bytes both ways and ends") {
 
   CHECK(a.close(client) == 0);
   CHECK(a.close(client) == -EBADF);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK(b.receive(server, few) == 0);
   CHECK((b.events(server) & Events::kPeerShut) != 0);
   CHECK(b.close(server) == 0);
@@ -89,11 +89,11 @@ TEST_CASE("two applications of one network interface talk") {
   while (got.size() < data.size()) {
     const int64_t bytes = two.a.stack->send(client, Bytes(data).subspan(sent));
     if (bytes > 0) sent += static_cast<size_t>(bytes);
-    two.world.run(two.world.now + kMillisecond);
+    two.world.run_for(kMillisecond);
     std::vector<std::byte> some(70'000);
     const int64_t taken = c.stack->receive(server, some);
     if (taken > 0) got.insert(got.end(), some.begin(), some.begin() + taken);
-    REQUIRE(two.world.now < 100 * kSecond);
+    REQUIRE(two.world.now() < 100 * kSecond);
   }
   CHECK(got == data);
 }
@@ -105,14 +105,14 @@ TEST_CASE("who is not there refuses") {
   CHECK(a.connect(socket, at("10.0.0.2", 81)) == -EINPROGRESS);
   CHECK(a.connect(socket, at("10.0.0.2", 81)) == -EALREADY);
   CHECK(a.send(socket, pattern(1)) == -EAGAIN);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK((a.events(socket) & (Events::kError | Events::kHangUp)) == (Events::kError | Events::kHangUp));
   CHECK(a.option(socket, Stack::Option::error) == ECONNREFUSED);
   CHECK(a.option(socket, Stack::Option::error) == 0);
   const int listener = two.listen(two.b, at("10.0.0.2", 81));
   CHECK(a.connect(socket, at("10.0.0.2", 81)) == -ECONNABORTED);  // as in Linux, once the application has read the error
   CHECK(a.connect(socket, at("10.0.0.2", 81)) == -EINPROGRESS);  // a further attempt
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK(a.connect(socket, at("10.0.0.2", 81)) == 0);
   CHECK(a.connect(socket, at("10.0.0.2", 81)) == -EISCONN);
   CHECK(two.b.stack->accept(listener) >= 0);
@@ -123,7 +123,7 @@ TEST_CASE("a network that does not answer, and none that leads there") {
   Stack& a = *two.a.stack;
   const int socket = a.socket(Type::stream, false);
   CHECK(a.connect(socket, at("10.0.0.77", 81)) == -EINPROGRESS);
-  two.world.run(two.world.now + 400 * kSecond);
+  two.world.run_for(400 * kSecond);
   CHECK(a.receive(socket, {}) == -ETIMEDOUT);
   CHECK(a.connect(a.socket(Type::stream, false), at("192.0.2.1", 81)) == -ENETUNREACH);
   CHECK(a.connect(a.socket(Type::stream, false), at("224.0.0.1", 81)) == -ENETUNREACH);
@@ -170,7 +170,7 @@ TEST_CASE("what a reset does to both calls, once") {
   const auto [client, server] = two.connect(at("10.0.0.2", 80));
   REQUIRE(two.b.stack->set_option(server, Stack::Option::linger, 0) == 0);
   CHECK(two.b.stack->close(server) == 0);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   std::vector<std::byte> room(10);
   CHECK(two.a.stack->receive(client, room) == -ECONNRESET);
   CHECK(two.a.stack->receive(client, room) == 0);
@@ -201,15 +201,15 @@ TEST_CASE("a socket stays its owner's while a further connection takes the place
     const int client = a.socket(Type::stream, false);
     REQUIRE(a.bind(client, at("10.0.0.1", 5000)) == 0);
     REQUIRE(a.connect(client, at("10.0.0.2", 80)) == -EINPROGRESS);
-    two.world.run(two.world.now + kSecond);
+    two.world.run_for(kSecond);
     return client;
   };
   const int client = connect(), server = b.accept(listener);
   REQUIRE(server >= 0);
   CHECK(b.shutdown(server, Stack::How::write) == 0);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK(a.close(client) == 0);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK(b.connection(server)->state() == tcp::State::time_wait);
   connect();
   const int second = b.accept(listener);
@@ -225,11 +225,11 @@ TEST_CASE("half a connection goes on after the other half has ended") {
   Stack &a = *two.a.stack, &b = *two.b.stack;
   CHECK(a.shutdown(client, Stack::How::write) == 0);
   CHECK(a.send(client, pattern(1)) == -EPIPE);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK(b.receive(server, {}) == 0);
   const auto data = pattern(5000);
   CHECK(b.send(server, data) == 5000);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK(receive(a, client) == data);
   b.close(server);
   a.close(client);
@@ -245,24 +245,24 @@ TEST_CASE("a listener that ends resets those that wait, and its backlog is a lim
   for (int i = 0; i < 3; ++i) {
     clients.push_back(a.socket(Type::stream, false));
     REQUIRE(a.connect(clients.back(), at("10.0.0.2", 80)) == -EINPROGRESS);
-    two.world.run(two.world.now + 10 * kMillisecond);
+    two.world.run_for(10 * kMillisecond);
   }
   CHECK(b.counters().listen_overflow == 1);
   CHECK((a.events(clients[0]) & Events::kOut) != 0);
   CHECK((a.events(clients[2]) & Events::kOut) == 0);
   const int server = b.accept(listener);
   REQUIRE(server >= 0);
-  two.world.run(two.world.now + 3 * kSecond);  // the third asks again
+  two.world.run_for(3 * kSecond);  // the third asks again
   CHECK((a.events(clients[2]) & Events::kOut) != 0);
   CHECK(b.close(listener) == 0);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK(a.receive(clients[0], {}) == -EAGAIN);
   CHECK(a.receive(clients[1], {}) == -ECONNRESET);
   CHECK(a.receive(clients[2], {}) == -ECONNRESET);
   CHECK(b.sockets() == 1);
   const int again = a.socket(Type::stream, false);
   CHECK(a.connect(again, at("10.0.0.2", 80)) == -EINPROGRESS);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK(a.option(again, Stack::Option::error) == ECONNREFUSED);
 }
 
@@ -276,7 +276,7 @@ TEST_CASE("nothing is lost when the network has no room") {
   two.a.port.no_room = false;
   two.a.stack->run();
   CHECK(!two.a.stack->wants_room());
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK(receive(*two.b.stack, server) == data);
   const int datagram = two.a.stack->socket(Type::datagram, false);
   two.a.port.no_room = true;
@@ -294,7 +294,7 @@ TEST_CASE("a killed application's peers are reset when they say something") {
   two.b.port.no_room = true;  // so that it says nothing itself
   two.b.end();
   CHECK(two.a.stack->send(client, pattern(10)) == 10);
-  two.world.run(two.world.now + 5 * kSecond);
+  two.world.run_for(5 * kSecond);
   std::vector<std::byte> room(10);
   CHECK(two.a.stack->receive(client, room) == -ECONNRESET);
 }
@@ -307,13 +307,13 @@ TEST_CASE("changes are told once, and again when there is more") {
   while (two.b.stack->next_change(change)) {}
   CHECK(!two.b.stack->next_change(change));
   CHECK(two.a.stack->send(client, pattern(10)) == 10);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   REQUIRE(two.b.stack->next_change(change));
   CHECK(change.socket == server);
   CHECK((change.events & Events::kIn) != 0);
   CHECK(!two.b.stack->next_change(change));
   CHECK(two.a.stack->send(client, pattern(10)) == 10);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK(two.b.stack->next_change(change));
 }
 
@@ -331,7 +331,7 @@ TEST_CASE("datagrams go to the socket that fits best") {
   CHECK(a.send_to(socket, pattern(5), at("10.0.0.2", 53)) == 5);
   CHECK(a.send_to(other, pattern(6), at("10.0.0.2", 53)) == 6);
   CHECK(a.send_to(other, {}, at("10.0.0.2", 53)) == 0);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   std::vector<std::byte> room(100);
   Address from;
   Stack::Received known;
@@ -354,7 +354,7 @@ TEST_CASE("misuse of datagrams, and ports that nobody has") {
   CHECK(a.send_to(socket, pattern(1), at("192.0.2.1", 9)) == -ENETUNREACH);
   CHECK(a.connect(socket, at("10.0.0.2", 9)) == 0);
   CHECK(a.send(socket, pattern(1)) == 1);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK((a.events(socket) & Events::kError) != 0);
   CHECK(a.send(socket, pattern(1)) == -ECONNREFUSED);
   CHECK(a.send(socket, pattern(1)) == 1);
@@ -377,7 +377,7 @@ TEST_CASE("datagrams that were sent at once come one by one, or together to who 
   const auto data = pattern(2500);
   const auto sent = [&] {
     CHECK(a.send_to(from, data, at("10.0.0.2", 53), 1000) == 2500);
-    two.world.run(two.world.now + kSecond);
+    two.world.run_for(kSecond);
   };
   std::vector<std::byte> room(5000);
   sent();
@@ -408,7 +408,7 @@ TEST_CASE("a datagram socket's queue is bounded and counted") {
     const uint64_t full = b.counters().queue_full;
     REQUIRE(a.send_to(from, data, at("10.0.0.2", 53)) == static_cast<int64_t>(data.size()));
     ++sent;
-    two.world.run(two.world.now + kMillisecond);
+    two.world.run_for(kMillisecond);
     if (b.counters().queue_full == full) expected.push_back(data);
     while (random() % 2 == 0 && !expected.empty()) {
       const int64_t bytes = b.receive(to, room);
@@ -426,13 +426,13 @@ TEST_CASE("a pacer wakes nobody while the network has no room") {
   StackOptions options;
   options.tcp.pacing = true;
   Two two;
-  two.world.delay = 10 * kMillisecond;
+  two.world.wire.options.delay = 10 * kMillisecond;
   Application paced(two.world, two.here, options);
   const auto [client, server] = two.connect(paced, two.b, at("10.0.0.2", 80));
   REQUIRE(paced.stack->send(client, pattern(100'000)) > 0);
-  two.world.run(two.world.now + 5 * kMillisecond);
+  two.world.run_for(5 * kMillisecond);
   paced.port.no_room = true;
-  Nanoseconds now = two.world.now;
+  Nanoseconds now = two.world.now();
   uint32_t turns = 0;
   for (const Nanoseconds end = now + 100 * kMillisecond; now < end && turns < 1000; ++turns) {
     paced.stack->set_time(now);
@@ -456,7 +456,7 @@ TEST_CASE("more connections than a block of ports has, to one place") {
     clients.push_back(many.stack->socket(Type::stream, false));
     REQUIRE(many.stack->connect(clients.back(), at("10.0.0.2", 80)) == -EINPROGRESS);
   }
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   for (int socket; (socket = server.stack->accept(listener)) >= 0;) servers.push_back(socket);
   REQUIRE(servers.size() == 500);
   for (size_t i = 0; i < servers.size(); ++i) {
@@ -465,7 +465,7 @@ TEST_CASE("more connections than a block of ports has, to one place") {
     const auto data = pattern(8, address.port);
     CHECK(server.stack->send(servers[i], data) == 8);
   }
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   for (const int client : clients) {
     Address own;
     REQUIRE(many.stack->local_address(client, own) == 0);
@@ -474,7 +474,7 @@ TEST_CASE("more connections than a block of ports has, to one place") {
   }
   for (const int each : servers) CHECK(server.stack->close(each) == 0);
   server.stack->close(listener);
-  two.world.run(two.world.now + 10 * kSecond);
+  two.world.run_for(10 * kSecond);
   CHECK(many.stack->sockets() == 0);
   CHECK(server.stack->sockets() == 0);
 }
@@ -487,13 +487,13 @@ TEST_CASE("who closes waits for an end that the peer has not acknowledged, and f
   REQUIRE(stack.set_option(client, Stack::Option::linger, 3) == 0);
   CHECK(stack.linger_time(client) == 3 * kSecond);
   REQUIRE(two.b.stack->send(server, pattern(10)) == 10);
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK(stack.linger_time(client) == 0);  // unread data makes the close a reset
   std::vector<std::byte> room(20);
   CHECK(stack.receive(client, room) == 10);
   REQUIRE(stack.shutdown(client, Stack::How::write) == 0);
   CHECK(is_ending(stack, client));
-  two.world.run(two.world.now + kSecond);
+  two.world.run_for(kSecond);
   CHECK_FALSE(is_ending(stack, client));
   // One that does not stand yet is given up.
   const int other = stack.socket(Type::stream, false);

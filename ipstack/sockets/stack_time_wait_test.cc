@@ -18,7 +18,7 @@ struct Two {
     REQUIRE(b.stack->bind(listener, at("10.0.0.2", 80)) == 0);
     REQUIRE(b.stack->listen(listener, 4096) == 0);
   }
-  void pass(Nanoseconds time) { world.run(world.now + time); }
+  void pass(Nanoseconds time) { world.run_for(time); }
   int call(uint16_t port, int expected = -EINPROGRESS) {
     const int client = a.stack->socket(Type::stream, false);
     REQUIRE(a.stack->set_option(client, Stack::Option::reuse_address, 1) == 0);
@@ -121,7 +121,7 @@ TEST_CASE("TIME-WAIT: only a reset with the exact number ends it") {
   REQUIRE(two.a.stack->close(client) == 0);
   const ip::TcpView fin = view_of(two.a.port.last);
   two.pass(kSecond);
-  two.world.loss = 1;  // or what is asked would be answered by a reset
+  two.world.wire.options.loss = 1;  // or what is asked would be answered by a reset
   ip::TcpFields reset{.source_port = 5000, .destination_port = 80, .sequence = fin.sequence + 2, .flags = ip::TcpFlags::kRst};
   two.world.inject(segment(reset));
   two.pass(kMillisecond);
@@ -140,7 +140,7 @@ TEST_CASE("TIME-WAIT: the number of answers to an attacker's segments is limited
   two.pass(10 * kMillisecond);
   REQUIRE(two.a.stack->close(client) == 0);
   two.pass(kSecond);
-  two.world.loss = 1;
+  two.world.wire.options.loss = 1;
   const uint64_t sent = two.b.port.sent;
   for (uint32_t i = 0; i < 100; ++i) {
     ip::TcpFields guess{.source_port = 5000, .destination_port = 80, .sequence = {i << 24}, .flags = ip::TcpFlags::kAck};
@@ -175,7 +175,7 @@ TEST_CASE("TIME-WAIT: a new SYN does not end it if no socket listens") {
   REQUIRE(two.a.stack->close(client) == 0);
   two.pass(2 * kSecond);
   REQUIRE(two.b.stack->close(two.listener) == 0);
-  two.world.loss = 1;
+  two.world.wire.options.loss = 1;
   two.call(5000);
   const uint64_t sent = two.b.port.sent;
   two.world.inject(two.a.port.last);

@@ -29,7 +29,7 @@ struct Talk {
   }
 
   Address at() const { return sim::at(is_local ? "10.0.0.1" : "10.0.0.2", kPort); }
-  void settle() { world.run(world.now + kSecond / 2); }
+  void settle() { world.run_for(kSecond / 2); }
   void send(const std::string& text, bool urgent = false) {
     REQUIRE(a.stack->send(client, std::as_bytes(std::span(text)), false, urgent) == static_cast<int64_t>(text.size()));
     settle();

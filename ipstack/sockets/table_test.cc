@@ -64,18 +64,18 @@ TEST_CASE("a stack tells of a socket from when it has a port until it is no more
 
   t.a.stack->close(client);
   CHECK(told_at(t.a, of_client).flags == (SocketFlags::kClosed | SocketFlags::kFinSent | SocketFlags::kTimestamps));
-  t.world.run(t.world.now + kSecond);
+  t.world.run_for(kSecond);
   CHECK(state_at(t.a, of_client) == SocketState::fin_wait_2);
   CHECK(state(t.b, server) == SocketState::close_wait);
   t.b.stack->close(server);
-  t.world.run(t.world.now + kSecond);
+  t.world.run_for(kSecond);
   CHECK(state_at(t.a, of_client) == SocketState::time_wait);  // though the socket is gone
   CHECK(told_at(t.a, of_client).remote_port == 80);
   CHECK(told_at(t.b, of_server).protocol == 0);
   const int other = t.a.stack->socket(Type::datagram, false);  // which may have the socket's number, and has another place
   REQUIRE(t.a.stack->bind(other, {{}, 53}) == 0);
   CHECK(state_at(t.a, of_client) == SocketState::time_wait);
-  t.world.run(t.world.now + 100 * kSecond);
+  t.world.run_for(100 * kSecond);
   CHECK(told_at(t.a, of_client).protocol == 0);
 }
 
@@ -84,7 +84,7 @@ TEST_CASE("who asks is told all that changes, a part at each run") {
   const auto [client, server] = t.connect(at("10.0.0.2", 80));
   const std::vector<std::byte> data(3000);
   REQUIRE(t.a.stack->send(client, data) == 3000);
-  t.world.run(t.world.now + kSecond);
+  t.world.run_for(kSecond);
   CHECK(told(t.b, server).receive_queue == 0);  // no reader has asked
   SocketTableHeader& header = t.b.port.table(0).header();
   header.asked.store(1234);
@@ -134,7 +134,7 @@ TEST_CASE("congestion control is chosen before and during a connection, and told
     REQUIRE(t.a.stack->set_option(client, Stack::Option::congestion, static_cast<int64_t>(algorithm)) == 0);
     CHECK(t.a.stack->option(client, Stack::Option::congestion) == static_cast<int64_t>(algorithm));
     CHECK(t.a.stack->info(client).congestion == algorithm);
-    t.world.run(t.world.now + kSecond);
+    t.world.run_for(kSecond);
     CHECK(told_congestion(++asked) == name);
   }
   CHECK(t.a.stack->set_option(client, Stack::Option::congestion, 3) == -ENOENT);
@@ -169,7 +169,7 @@ TEST_CASE("a close of which all data is acknowledged is left to the network inte
     if (!with_table) t.a.port.tables_max = 0;
     const auto [client, server] = t.connect(at("10.0.0.2", 80));
     CHECK_FALSE(t.a.stack->idle());
-    t.world.loss = 1;  // the FIN is lost
+    t.world.wire.options.loss = 1;  // the FIN is lost
     t.a.stack->close(client);
     CHECK(t.a.stack->idle() == with_table);
     const uint64_t before = t.a.port.sent;
@@ -178,7 +178,7 @@ TEST_CASE("a close of which all data is acknowledged is left to the network inte
   }
   Telling t;
   const auto [client, server] = t.connect(at("10.0.0.2", 80));
-  t.world.loss = 1;
+  t.world.wire.options.loss = 1;
   REQUIRE(t.a.stack->send(client, std::vector<std::byte>(10)) == 10);
   const uint32_t of_client = place(t.a, client);
   t.a.stack->close(client);
@@ -207,7 +207,7 @@ TEST_CASE("of a listener it is told how many wait for accept(), and how many may
     CHECK(info.unacked == waiting);
     CHECK(info.sacked == 5);
     CHECK(t.a.stack->connect(t.a.stack->socket(Type::stream, false), at("10.0.0.2", 80)) == -EINPROGRESS);
-    t.world.run(t.world.now + kSecond);
+    t.world.run_for(kSecond);
   }
   CHECK(t.b.stack->accept(listener) >= 0);
   CHECK(t.b.stack->info(listener).unacked == 2);

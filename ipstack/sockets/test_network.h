@@ -1,4 +1,4 @@
-// test_network.h - network interfaces of a simulated world with virtual time, each with stacks of several applications; for tests.
+// test_network.h - network interfaces in a simulation, each with stacks of several applications; for tests.
 //
 // A message travels as it was sent: nothing is cut. A message to an address of the same interface is never lost and arrives at once.
 #pragma once
@@ -9,17 +9,17 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <queue>
-#include <random>
+#include <utility>
 #include <vector>
 
 #include "ipstack/sockets/stack.h"
 #include "ipstack/tcp/reset.h"
 #include "unet/base/check.h"
+#include "unet/base/simulator.h"
 
 namespace unet::sockets::sim {
 
-class World {
+class World : public Simulator, private SimNode {
  public:
   // One application's side of a network interface.
   class Port : public Network {
@@ -192,7 +192,7 @@ class World {
       links_.push_back(link);
       other.links_.push_back(link);
       stack->handle_local_peer(link->numbers[0], true);
-      other.stack->set_time(world_.now);
+      other.stack->set_time(world_.now());
       other.stack->handle_local_peer(link->numbers[1], true);
       return link->numbers[0];
     }
@@ -281,7 +281,7 @@ class World {
     uint32_t position_ = 0;
   };
 
-  explicit World(uint64_t seed = 1, bool lends_in_place = false) : random(seed), lends(lends_in_place) {}
+  explicit World(uint64_t seed = 1, bool lends_in_place = false) : Simulator(seed), lends(lends_in_place) { add(*this); }
 
   uint32_t add_interface(std::vector<const char*> addresses, uint32_t mtu = 1500) {
     Interface made;
@@ -294,42 +294,14 @@ class World {
     return static_cast<uint32_t>(interfaces_.size() - 1);
   }
 
-  // Carries on until nothing is under way any longer, or `until` has come.
-  void run(Nanoseconds until = ~Nanoseconds{0}) {
-    while (true) {
-      bool moved = true;
-      while (moved) {
-        moved = false;
-        while (!here_.empty()) {
-          const Travelling each = std::move(here_.front());
-          here_.pop_front();
-          deliver(each);
-          moved = true;
-        }
-        for (Port* port : ports) {
-          if (port->stack == nullptr) continue;
-          port->stack->set_time(now);
-          moved = port->carry() || moved;
-          port->stack->run();
-        }
-        moved = moved || !here_.empty();
-      }
-      Nanoseconds next = wire_.empty() ? ~Nanoseconds{0} : wire_.begin()->first;
-      for (Port* port : ports) {
-        if (port->stack != nullptr) next = std::min(next, port->stack->next_event());
-      }
-      if (next > until || next == ~Nanoseconds{0}) break;
-      now = std::max(now, next);
-      while (!wire_.empty() && wire_.begin()->first <= now) {
-        here_.push_back(std::move(wire_.begin()->second));
-        wire_.erase(wire_.begin());
-      }
-    }
-    if (until != ~Nanoseconds{0}) now = until;
+  // Afterwards all stacks know the time.
+  void run(Nanoseconds until = kNever) {
+    Simulator::run(until);
     for (Port* port : ports) {
-      if (port->stack != nullptr) port->stack->set_time(now);
+      if (port->stack != nullptr) port->stack->set_time(now());
     }
   }
+  void run_for(Nanoseconds time) { run(now() + time); }
 
   // Removes the process's claims and groups, as the service does when a process is gone.
   void leave(Port& port) {
@@ -340,12 +312,9 @@ class World {
   }
 
   // Puts a message into the world as if it came by a wire.
-  void inject(std::vector<std::byte> message) { here_.push_back({~0u, std::move(message)}); }
+  void inject(std::vector<std::byte> message) { pass_on({~0u, std::move(message)}); }
 
-  std::mt19937_64 random;
-  Nanoseconds now = kSecond;
-  Nanoseconds delay = 100 * kMicrosecond, jitter = 0;
-  double loss = 0, repeat = 0;
+  SimLink wire{*this, {.delay = 100 * kMicrosecond}};  // between all interfaces
   uint32_t narrow = 0;     // packets of more bytes are lost on wires without an ICMP error; 0: none is
   bool keeps = true;       // messages may stay where they came
   bool lends;              // applications may send from memory in place
@@ -397,7 +366,19 @@ class World {
     bool here = true;  // it did not leave that
   };
 
-  bool chance(double share) { return share > 0 && std::uniform_real_distribution<>(0, 1)(random) < share; }
+  // All applications process, and once more where a message moved: it may have made room for another application of its interface.
+  Nanoseconds process() override {
+    bool moved = std::exchange(arrived_, false);
+    Nanoseconds next = kNever;
+    for (Port* port : ports) {
+      if (port->stack == nullptr) continue;
+      port->stack->set_time(now());
+      moved = port->carry() || moved;
+      port->stack->run();
+      next = std::min(next, port->stack->next_event());
+    }
+    return moved ? now() : next;
+  }
 
   void take(Port& port, Bytes bytes) {
     ++port.sent;
@@ -407,17 +388,19 @@ class World {
     ip::Problem problem;
     UNET_CHECK(parse_ip_packet(bytes.subspan(sizeof(IpMessageHeader)), packet, problem) == ip::IpError::none);
     if (packet.protocol == ip::Protocol::kTcp && !learn(port, packet)) return;
-    if (has(port.interface_, packet.to)) return here_.push_back({port.interface_, std::move(message)});
+    if (has(port.interface_, packet.to)) return pass_on({port.interface_, std::move(message)});
     IpMessageHeader header;
     std::memcpy(&header, message.data(), sizeof header);
     const bool group = packet.to.is_multicast() && (header.flags & IpMessageFlags::kNoLoop) == 0;
-    if (group) here_.push_back({port.interface_, message});
+    if (group) pass_on({port.interface_, message});
     const size_t size = header.segment_size != 0 ? header.segment_size + size_t{52} : packet.packet.size();
-    if (chance(loss) || (narrow != 0 && size > narrow)) return;
-    for (int copies = chance(repeat) ? 2 : 1; copies != 0; --copies) {
-      const Nanoseconds late = jitter == 0 ? 0 : random() % jitter;
-      wire_.emplace(now + delay + late, Travelling{port.interface_, message, false});
-    }
+    if (narrow != 0 && size > narrow) return;
+    const Travelling each{port.interface_, std::move(message), false};
+    wire.send(now(), static_cast<uint32_t>(size), [this, each](bool) { deliver(each); });
+  }
+  // A message arrives at once.
+  void pass_on(Travelling each) {
+    at(now(), [this, each = std::move(each)] { deliver(each); });
   }
   static Flow flow_of(const ip::IpView& packet, bool sent) {
     be16 ports_[2];
@@ -451,6 +434,8 @@ class World {
     return false;
   }
   void deliver(const Travelling& travelling) {
+    arrived_ = true;
+    wake();
     const Bytes bytes(travelling.message);
     ip::IpView packet;
     ip::Problem problem;
@@ -473,7 +458,7 @@ class World {
     std::memcpy(message.data(), &header, sizeof header);
     for (const Member& each : interfaces_[interface].groups) {
       if (each.group != packet.to || each.port != ports_[1] || each.owner.port->stack == nullptr) continue;
-      each.owner.port->stack->set_time(now);
+      each.owner.port->stack->set_time(now());
       each.owner.port->stack->handle_message(message);
     }
   }
@@ -501,7 +486,7 @@ class World {
     const bool same = has(interface, packet.from);
     header.flags = same ? IpMessageFlags::kChecked | IpMessageFlags::kSameNi : IpMessageFlags::kChecked;
     std::memcpy(message.data(), &header, sizeof header);
-    to->stack->set_time(now);
+    to->stack->set_time(now());
     if (!keeps) return to->stack->handle_message(Bytes(message));
     to->in_place.push_back(std::move(message));
     const std::vector<std::byte>& stays = to->in_place.back();
@@ -517,8 +502,8 @@ class World {
       const uint32_t head = emit_ip_header(answer.data() + sizeof(IpMessageHeader), fields, static_cast<uint32_t>(payload.size()));
       std::memcpy(answer.data() + sizeof(IpMessageHeader) + head, payload.data(), payload.size());
       answer.resize(sizeof(IpMessageHeader) + head + payload.size());
-      if (has(interface, packet.from)) here_.push_back({interface, answer});
-      else wire_.emplace(now + delay, Travelling{interface, answer});
+      const Nanoseconds delay = has(interface, packet.from) ? 0 : wire.options.delay;
+      at(now() + delay, [this, each = Travelling{interface, answer}] { deliver(each); });
     };
     if (packet.protocol == ip::Protocol::kTcp) {
       ip::TcpView segment;
@@ -536,8 +521,7 @@ class World {
   }
 
   std::vector<Interface> interfaces_;
-  std::multimap<Nanoseconds, Travelling> wire_;
-  std::deque<Travelling> here_;
+  bool arrived_ = false;  // since the last process()
   uint32_t last_claim_ = 0;
   uint64_t turns_ = 0;
 };
@@ -547,7 +531,7 @@ struct Application {
   Application(World& world, uint32_t interface, StackOptions options = {}) : port(world, interface), world_(world) {
     options.seed = options.seed == 0 ? world.random() | 1 : options.seed;
     options.chunks = std::min(options.chunks, 2560u);
-    stack = std::make_unique<Stack>(port, options, world.now);
+    stack = std::make_unique<Stack>(port, options, world.now());
     port.stack = stack.get();
     world.ports.push_back(&port);
   }
@@ -555,7 +539,7 @@ struct Application {
   // Ends the application as a process that exits.
   void end() {
     if (stack == nullptr) return;
-    stack->set_time(world_.now);
+    stack->set_time(world_.now());
     stack.reset();
     port.stack = nullptr;
     world_.leave(port);

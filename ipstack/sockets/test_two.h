@@ -30,7 +30,7 @@ struct Two {
     const int listener = listen(to, address);
     const int client = from.stack->socket(Type::stream, !address.host.is_ipv4());
     UNET_CHECK(from.stack->connect(client, address) == -EINPROGRESS);
-    world.run(world.now + kSecond);
+    world.run_for(kSecond);
     const int server = to.stack->accept(listener);
     UNET_CHECK(server >= 0);
     to.stack->close(listener);
