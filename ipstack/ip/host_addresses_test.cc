@@ -81,7 +81,7 @@ struct World : TestLink {
     std::copy(of.bytes.begin(), of.bytes.begin() + 8, address.bytes.begin());
     return address;
   }
-  SendResult send(const IpAddress& to) { return nodes[host].host->send({.to = to, .protocol = 17}, {}, Frame(8), now); }
+  SendResult send(const IpAddress& to) { return nodes[host].host->send({.to = to, .protocol = 17}, {}, Frame(8), now()); }
   Host& it() { return *nodes[host].host; }
   uint32_t questions_to_routers() const {
     uint32_t count = 0;
@@ -115,7 +115,7 @@ TEST_CASE("router solicitations: three, or until an advertisement") {
 TEST_CASE("SLAAC: an address is tentative, preferred, deprecated, and invalid") {
   World world;
   CHECK(world.it().addresses() == std::vector<IpAddress>{link_local(TestLink::mac(0))});
-  const Nanoseconds start = world.now;
+  const Nanoseconds start = world.now();
   world.advertise({.prefix = "fd00:7::", .valid_s = 300, .preferred_s = 100});
   const IpAddress address = World::made_of("fd00:7::");
   CHECK(world.it().state_of(address) == Host::AddressState::assigned);
@@ -149,7 +149,7 @@ TEST_CASE("no address is made of what is not for that") {
   World still(false);
   still.advertise({.mtu = 1400, .prefix = "fd00:7::"});
   CHECK(still.it().addresses().size() == 1);
-  CHECK(still.it().path_mtu(kFar, still.now) == 1500);
+  CHECK(still.it().path_mtu(kFar, still.now()) == 1500);
 }
 
 TEST_CASE("nobody ends an address by a short lifetime") {
@@ -157,7 +157,7 @@ TEST_CASE("nobody ends an address by a short lifetime") {
   const IpAddress address = World::made_of("fd00:7::");
   world.advertise({.prefix = "fd00:7::", .valid_s = 100'000, .preferred_s = 100'000});
   world.advertise({.prefix = "fd00:7::", .valid_s = 1, .preferred_s = 0});
-  const Nanoseconds shortened = world.now;
+  const Nanoseconds shortened = world.now();
   world.run(shortened + 7000 * kSecond);  // two hours remain
   CHECK(world.it().state_of(address) == Host::AddressState::assigned);
   world.advertise({.prefix = "fd00:7::", .valid_s = 1, .preferred_s = 0});
@@ -204,7 +204,7 @@ TEST_CASE("restart: a host resumes addresses, prefixes, router and timers, and p
   REQUIRE(link[a].has_conflict(taken4));
   REQUIRE(link[a].state_of(made) == Host::AddressState::assigned);
   CHECK(link[a].router_changes() == said + 1);
-  const HostCheckpoint checkpoint = link[a].checkpoint(link.now);
+  const HostCheckpoint checkpoint = link[a].checkpoint(link.now());
   CHECK(checkpoint.address_count == 3);
   REQUIRE(checkpoint.prefix_count == 1);
   CHECK(checkpoint.prefixes[0].valid_s >= 490);
@@ -257,7 +257,7 @@ TEST_CASE("router_changes() counts at most once a second, and always in the end"
   world.run_for(5 * kSecond);
   CHECK(world.it().router_changes() - before <= 3);
   CHECK(world.it().router_changes() != before);
-  CHECK(world.it().checkpoint(world.now).prefixes[0].valid_s >= 1090);
+  CHECK(world.it().checkpoint(world.now()).prefixes[0].valid_s >= 1090);
 }
 
 TEST_CASE("SLAAC: a duplicate address is not used, and not probed for again while the prefix is valid") {
@@ -290,7 +290,7 @@ TEST_CASE("SLAAC: a duplicate address is not used, and not probed for again whil
   CHECK(questions() == asked);
   CHECK(world.it().has_conflict(made));
   CHECK(world.it().source_for(kFar) != made);
-  CHECK(world.it().checkpoint(world.now).address_count == 1);
+  CHECK(world.it().checkpoint(world.now()).address_count == 1);
 }
 
 TEST_CASE("router advertisements do not change static configuration") {
@@ -303,12 +303,12 @@ TEST_CASE("router advertisements do not change static configuration") {
   }
   link.inject(advertisement({.mtu = 1280, .prefix = "fd00:1::7", .valid_s = 1, .preferred_s = 0}));
   link.run_for(10 * kSecond);
-  CHECK(link[host].send({.to = *parse_ip("fd00:1::77"), .protocol = 17}, {}, Frame(8), link.now) == SendResult::sent);
-  CHECK(link[host].path_mtu(*parse_ip("fd00:1::77"), link.now) == 1280);
+  CHECK(link[host].send({.to = *parse_ip("fd00:1::77"), .protocol = 17}, {}, Frame(8), link.now()) == SendResult::sent);
+  CHECK(link[host].path_mtu(*parse_ip("fd00:1::77"), link.now()) == 1280);
   // Hop limit and MTU apply only to IPv6.
-  CHECK(link[host].path_mtu(*parse_ip("10.0.1.9"), link.now) == 1500);
+  CHECK(link[host].path_mtu(*parse_ip("10.0.1.9"), link.now()) == 1500);
   link.frames.clear();
-  REQUIRE(link[host].send({.to = *parse_ip("10.0.1.9"), .protocol = 17}, {}, Frame(8), link.now) == SendResult::sent);
+  REQUIRE(link[host].send({.to = *parse_ip("10.0.1.9"), .protocol = 17}, {}, Frame(8), link.now()) == SendResult::sent);
   link.run_for(kSecond);
   CHECK(link.nodes[other].came.size() == 1);
   bool seen = false;
@@ -393,11 +393,11 @@ TEST_CASE("router solicitations continue after an advertisement with lifetime 0"
 TEST_CASE("what is on the link, its MTU, and the hops of packets") {
   World world;
   world.advertise({.lifetime_s = 0, .mtu = 1400, .prefix = "fd00:7::", .hop_limit = 33});
-  CHECK(world.it().path_mtu(kFar, world.now) == 1400);
+  CHECK(world.it().path_mtu(kFar, world.now()) == 1400);
   CHECK(world.send(*parse_ip("fd00:7::99")) == SendResult::sent);
   CHECK(world.send(kFar) == SendResult::no_route);
   world.advertise({.lifetime_s = 0, .mtu = 9000});  // above the port's MTU
-  CHECK(world.it().path_mtu(kFar, world.now) == 1400);
+  CHECK(world.it().path_mtu(kFar, world.now()) == 1400);
   const uint32_t other = world.add({.autoconfigure = false});
   world.run_for(3 * kSecond);
   REQUIRE(world.send(link_local(TestLink::mac(other))) == SendResult::sent);

@@ -31,8 +31,8 @@ struct Served : TestLink {
     nodes[at_server].refuses = false;
   }
   void serve_for(Nanoseconds time) {
-    for (const Nanoseconds until = now + time; now < until;) {
-      run(std::min(until, now + 100 * kMillisecond));
+    for (const Nanoseconds until = now() + time; now() < until;) {
+      run(std::min(until, now() + 100 * kMillisecond));
       for (; seen < frames.size(); ++seen) {
         if (const auto answer = server.answer_to(Frame(frames[seen]))) inject(*answer);
       }
@@ -65,9 +65,9 @@ TEST_CASE("DHCP: a host takes address, network, gateway and MTU, and uses the ad
   CHECK(link[a].address_changes() == changes + 1);
   CHECK(link[a].addresses() == std::vector<IpAddress>{kFirst});
   CHECK(link[a].source_for(kFar) == kFirst);
-  CHECK(link[a].path_mtu(kFar, link.now) == 1400);
+  CHECK(link[a].path_mtu(kFar, link.now()) == 1400);
   // Through the gateway, which is the host with the server's address.
-  REQUIRE(link[a].send({.to = kFar, .protocol = Protocol::kUdp}, {}, Frame(100), link.now) == SendResult::sent);
+  REQUIRE(link[a].send({.to = kFar, .protocol = Protocol::kUdp}, {}, Frame(100), link.now()) == SendResult::sent);
   link.serve_for(kSecond);
   CHECK(link[link.at_server].counter(HostCounter::other_host) >= 1);
   CHECK(link[a].counter(HostCounter::bad_dhcp) == 0);
@@ -91,12 +91,12 @@ TEST_CASE("DHCP: a host renews its lease without a gap") {
   link.server.mtu = 1000;
   link.server.router.reset();
   link.serve_for(120 * kSecond);
-  CHECK(link[a].path_mtu(link.server.address, link.now) == 1000);
-  CHECK(link[a].send({.to = kFar, .protocol = Protocol::kUdp}, {}, Frame(100), link.now) == SendResult::no_route);
+  CHECK(link[a].path_mtu(link.server.address, link.now()) == 1000);
+  CHECK(link[a].send({.to = kFar, .protocol = Protocol::kUdp}, {}, Frame(100), link.now()) == SendResult::no_route);
   // An MTU below the minimum is not believed.
   link.server.mtu = 300;
   link.serve_for(120 * kSecond);
-  CHECK(link[a].path_mtu(link.server.address, link.now) == 1500);
+  CHECK(link[a].path_mtu(link.server.address, link.now()) == 1500);
 }
 
 TEST_CASE("DHCP: the end of a lease removes the address, and everything that came with it") {
@@ -114,9 +114,9 @@ TEST_CASE("DHCP: the end of a lease removes the address, and everything that cam
   CHECK(link[a].addresses().empty());
   CHECK(link[a].address_changes() == changes + 1);
   CHECK_FALSE(link[a].dhcp_lease());
-  CHECK(link[a].send({.to = kFar, .protocol = Protocol::kUdp}, {}, Frame(100), link.now) == SendResult::no_route);
-  CHECK(link[a].send({.to = link.server.address, .protocol = Protocol::kUdp}, {}, Frame(100), link.now) == SendResult::no_route);
-  CHECK(link[a].path_mtu(kFar, link.now) == 1500);
+  CHECK(link[a].send({.to = kFar, .protocol = Protocol::kUdp}, {}, Frame(100), link.now()) == SendResult::no_route);
+  CHECK(link[a].send({.to = link.server.address, .protocol = Protocol::kUdp}, {}, Frame(100), link.now()) == SendResult::no_route);
+  CHECK(link[a].path_mtu(kFar, link.now()) == 1500);
   // The server answers again.
   link.server.silent = false;
   link.serve_for(90 * kSecond);
@@ -165,15 +165,15 @@ TEST_CASE("DHCP: static addresses and gateway stay beside a lease") {
   const uint32_t a = link.add(options);
   link.serve_for(20 * kSecond);
   CHECK(link[a].addresses().size() == 2);
-  REQUIRE(link[a].send({.to = kFar, .protocol = Protocol::kUdp}, {}, Frame(100), link.now) == SendResult::sent);
+  REQUIRE(link[a].send({.to = kFar, .protocol = Protocol::kUdp}, {}, Frame(100), link.now()) == SendResult::sent);
   link.serve_for(10 * kSecond);
   IpAddress neighbour;
   REQUIRE(link[a].poll_unreachable(neighbour));
   CHECK(neighbour == *options.gateway4);
   // Static addresses can be removed, too.
   const uint64_t changes = link[a].address_changes();
-  CHECK(link[a].remove_address(options.addresses[0].address, link.now));
-  CHECK_FALSE(link[a].remove_address(options.addresses[0].address, link.now));
+  CHECK(link[a].remove_address(options.addresses[0].address, link.now()));
+  CHECK_FALSE(link[a].remove_address(options.addresses[0].address, link.now()));
   CHECK(link[a].address_changes() == changes + 1);
   CHECK(link[a].addresses() == std::vector<IpAddress>{kFirst});
 }
@@ -185,7 +185,7 @@ TEST_CASE("DHCP: port unreachable from the server is not passed to the applicati
   link.serve_for(15 * kSecond);
   REQUIRE(link.is_assigned(a, kFirst));
   link.nodes[link.at_server].refuses = true;  // its host now sends port unreachable
-  link.run(link.now + 100 * kSecond);
+  link.run_for(100 * kSecond);
   CHECK(link[link.at_server].counter(HostCounter::errors_sent) >= 1);
   CHECK(link.nodes[a].came.empty());
 }
@@ -229,10 +229,10 @@ TEST_CASE("DHCP: restart: a host resumes a lease until it ends") {
   Served link;
   link.server.lease_s = 1200;
   const uint32_t a = link.add_client();
-  CHECK_FALSE(link[a].lease_checkpoint(link.now));
+  CHECK_FALSE(link[a].lease_checkpoint(link.now()));
   link.serve_for(20 * kSecond);
   REQUIRE(link.is_assigned(a, kFirst));
-  const std::optional<LeaseCheckpoint> checkpoint = link[a].lease_checkpoint(link.now);
+  const std::optional<LeaseCheckpoint> checkpoint = link[a].lease_checkpoint(link.now());
   REQUIRE(checkpoint);
   CHECK(checkpoint->end_in <= 1200 * kSecond);
   CHECK(checkpoint->end_in >= 1175 * kSecond);

@@ -64,7 +64,7 @@ SendResult udp(TestLink& link, uint32_t from, const IpAddress& to) {
   const Frame data(20);
   std::array<std::byte, kUdpBytes> header;
   emit_udp_header(header.data(), link[from].source_for(to).value_or(IpAddress{}), to, 1000, 2000, data);
-  return link[from].send({.to = to, .protocol = Protocol::kUdp, .dont_fragment = false}, header, data, link.now);
+  return link[from].send({.to = to, .protocol = Protocol::kUdp, .dont_fragment = false}, header, data, link.now());
 }
 
 // A router's query with a router alert, from a station outside the simulation.
@@ -101,7 +101,7 @@ TEST_CASE("multicast: only members receive") {
   const uint32_t a = link.add(options(1)), b = link.add(options(2)), c = link.add(options(3));
   link.run_for(20 * kSecond);
   const size_t before = link.frames.size();
-  REQUIRE(link[b].join(group(ipv4), link.now));
+  REQUIRE(link[b].join(group(ipv4), link.now()));
   link.run_for(3 * kSecond);
   const std::vector<Report> said = reports(link, before, ipv4);
   CHECK(records(said, GroupRecord::to_exclude, group(ipv4)) == 2);
@@ -118,19 +118,19 @@ TEST_CASE("multicast: only members receive") {
   CHECK(link.nodes[a].came.empty());  // no error about it
   // From some sources only.
   const IpAddress sources[] = {*link[c].source_for(group(ipv4))};
-  REQUIRE(link[b].listen(group(ipv4), FilterMode::include, sources, link.now));
+  REQUIRE(link[b].listen(group(ipv4), FilterMode::include, sources, link.now()));
   REQUIRE(udp(link, a, group(ipv4)) == SendResult::sent);
   REQUIRE(udp(link, c, group(ipv4)) == SendResult::sent);
   link.run_for(kSecond);
   REQUIRE(link.nodes[b].came.size() == 2);
   CHECK(link.nodes[b].came[1].from == sources[0]);
   CHECK(link[b].counter(HostCounter::not_listened) == 1);
-  REQUIRE(link[b].leave(group(ipv4), link.now));
+  REQUIRE(link[b].leave(group(ipv4), link.now()));
   REQUIRE(udp(link, c, group(ipv4)) == SendResult::sent);
   link.run_for(3 * kSecond);
   CHECK(link.nodes[b].came.size() == 2);
   CHECK(records(reports(link, before, ipv4), GroupRecord::to_include, group(ipv4)) >= 2);
-  CHECK_FALSE(link[b].join(*parse_ip("10.0.1.9"), link.now));
+  CHECK_FALSE(link[b].join(*parse_ip("10.0.1.9"), link.now()));
 }
 
 TEST_CASE("MLD: the solicited-node group is reported before duplicate address detection, and when the address goes") {
@@ -163,7 +163,7 @@ TEST_CASE("MLD: the solicited-node group is reported before duplicate address de
   CHECK(records(reports(link, before, false), GroupRecord::is_exclude, asked) == 1);
   CHECK(reports(link, before, false)[0].packet.from == link_local(TestLink::mac(a)));
   before = link.frames.size();
-  CHECK(link[a].remove_address(address, link.now));
+  CHECK(link[a].remove_address(address, link.now()));
   link.run_for(5 * kSecond);
   CHECK(records(reports(link, before, false), GroupRecord::to_include, asked) == 2);
 }
@@ -195,7 +195,7 @@ TEST_CASE("IGMP and MLD on a host: queries of each version, and invalid ones") {
   TestLink link;
   const uint32_t a = link.add(options(1));
   link.run_for(20 * kSecond);
-  REQUIRE(link[a].join(group(ipv4), link.now));
+  REQUIRE(link[a].join(group(ipv4), link.now()));
   link.run_for(5 * kSecond);
   size_t before = link.frames.size();
   link.inject(general_query(ipv4));
@@ -211,7 +211,7 @@ TEST_CASE("IGMP and MLD on a host: queries of each version, and invalid ones") {
   CHECK(link[a].counter(HostCounter::bad_group) + link[a].counter(HostCounter::bad_icmp) == bad_before + 1);
   // A router may still query a group that the host receives from some sources only.
   const IpAddress sources[] = {*parse_ip(ipv4 ? "10.0.1.77" : "fd00:1::77")};
-  REQUIRE(link[a].listen(group(ipv4), FilterMode::include, sources, link.now));
+  REQUIRE(link[a].listen(group(ipv4), FilterMode::include, sources, link.now()));
   link.run_for(5 * kSecond);
   std::vector<uint8_t> old{0x11, 10, 0, 0};
   if (!ipv4) old = {130, 0, 0, 0, 0x03, 0xE8, 0, 0};
@@ -225,7 +225,7 @@ TEST_CASE("IGMP and MLD on a host: queries of each version, and invalid ones") {
   CHECK(said[0].packet.to == about);
   CHECK(std::to_integer<int>(said[0].bytes[0]) == (ipv4 ? 0x16 : 131));
   before = link.frames.size();
-  REQUIRE(link[a].leave(about, link.now));
+  REQUIRE(link[a].leave(about, link.now()));
   link.run_for(5 * kSecond);
   const std::vector<Report> left = reports(link, before, ipv4);
   REQUIRE(left.size() == 1);

@@ -33,13 +33,13 @@ struct Two : TestLink {
     std::array<std::byte, kIcmpBytes> header;
     emit_echo(header.data(), source, to, false, 77, sequence, data);
     const uint8_t protocol = to.is_ipv4() ? Protocol::kIcmp : Protocol::kIcmp6;
-    return (*this)[from].send({.to = to, .protocol = protocol, .dont_fragment = !cut}, header, data, now);
+    return (*this)[from].send({.to = to, .protocol = protocol, .dont_fragment = !cut}, header, data, now());
   }
   SendResult udp(uint32_t from, const IpAddress& to, size_t length, bool cut = false) {
     const std::vector<std::byte> data = pattern(length);
     std::array<std::byte, kUdpBytes> header;
     emit_udp_header(header.data(), (*this)[from].source_for(to).value_or(IpAddress{}), to, 1000, 2000, data);
-    return (*this)[from].send({.to = to, .protocol = Protocol::kUdp, .dont_fragment = !cut}, header, data, now);
+    return (*this)[from].send({.to = to, .protocol = Protocol::kUdp, .dont_fragment = !cut}, header, data, now());
   }
 
   const bool ipv4;
@@ -77,7 +77,7 @@ TEST_CASE("a tentative address is not used, nor one in conflict") {
   TestLink link;
   const uint32_t a = link.add(options(ipv4, 1));
   CHECK(link[a].state_of(address(ipv4, 1)) == Host::AddressState::tentative);
-  CHECK(link[a].send({.to = address(ipv4, 2), .protocol = 17}, {}, pattern(8), link.now) == SendResult::no_source);
+  CHECK(link[a].send({.to = address(ipv4, 2), .protocol = 17}, {}, pattern(8), link.now()) == SendResult::no_source);
   link.run_for(20 * kSecond);
   CHECK(link[a].state_of(address(ipv4, 1)) == Host::AddressState::assigned);
   const uint32_t late = link.add(options(ipv4, 1));
@@ -86,7 +86,7 @@ TEST_CASE("a tentative address is not used, nor one in conflict") {
   CHECK(link[late].counter(HostCounter::conflicts) == 1);
   CHECK(link[late].state_of(address(ipv4, 1)) == Host::AddressState::none);
   CHECK(link[a].state_of(address(ipv4, 1)) == Host::AddressState::assigned);
-  CHECK(link[late].send({.from = address(ipv4, 1), .to = address(ipv4, 2), .protocol = 17}, {}, pattern(8), link.now) ==
+  CHECK(link[late].send({.from = address(ipv4, 1), .to = address(ipv4, 2), .protocol = 17}, {}, pattern(8), link.now()) ==
         SendResult::no_source);
   // Two hosts that start together with one address: not both may have it.
   TestLink race;
@@ -106,7 +106,7 @@ TEST_CASE("what nobody wants is refused as a host does, and errors are bounded")
   CHECK(came[0].icmp.kind == IcmpKind::unreachable);
   CHECK(came[0].icmp.why == Unreachable::port);
   CHECK(came[0].quoted_to == address(ipv4, 2));
-  REQUIRE(link[link.a].send({.to = address(ipv4, 2), .protocol = 200}, {}, pattern(20), link.now) == SendResult::sent);
+  REQUIRE(link[link.a].send({.to = address(ipv4, 2), .protocol = 200}, {}, pattern(20), link.now()) == SendResult::sent);
   link.run_for(kSecond);
   REQUIRE(came.size() == 2);
   CHECK(came[1].icmp.kind == (ipv4 ? IcmpKind::unreachable : IcmpKind::parameter_problem));
@@ -203,7 +203,7 @@ TEST_CASE("fragmentation: any split of header and data, up to the largest packet
   const auto send = [&](size_t header, size_t data) {
     const std::vector<std::byte> all = pattern(header + data);
     return link[link.a].send({.to = address(ipv4, 2), .protocol = 200, .dont_fragment = false}, Bytes(all).first(header),
-                             Bytes(all).subspan(header), link.now);
+                             Bytes(all).subspan(header), link.now());
   };
   CHECK(send(8, 8000) == SendResult::no_buffer);  // more than may wait; but resolution starts
   link.run_for(kSecond);
@@ -218,7 +218,7 @@ TEST_CASE("fragmentation: any split of header and data, up to the largest packet
     CHECK(link.nodes[link.b].came[0].payload == pattern(header + data));
   }
   CHECK(send(8, largest - 7) == SendResult::too_big);
-  CHECK(link[link.a].send({.to = address(ipv4, 1), .protocol = 200}, {}, pattern(8), link.now) == SendResult::no_route);
+  CHECK(link[link.a].send({.to = address(ipv4, 1), .protocol = 200}, {}, pattern(8), link.now()) == SendResult::no_route);
 }
 
 TEST_CASE("errors are not about errors, and not to groups") {
@@ -226,7 +226,7 @@ TEST_CASE("errors are not about errors, and not to groups") {
   std::array<std::byte, 600> message;
   const uint32_t length = emit_icmp_error(message.data(), address(true, 1), address(true, 2), {.why = Unreachable::port}, {});
   const Bytes error = Bytes(message).first(length);
-  REQUIRE(link[link.a].send({.to = address(true, 2), .protocol = Protocol::kIcmp}, {}, error, link.now) == SendResult::sent);
+  REQUIRE(link[link.a].send({.to = address(true, 2), .protocol = Protocol::kIcmp}, {}, error, link.now()) == SendResult::sent);
   link.run_for(kSecond);
   CHECK(link.nodes[link.a].came.empty());
   CHECK(link.nodes[link.b].came.empty());  // it quotes nothing
@@ -235,7 +235,7 @@ TEST_CASE("errors are not about errors, and not to groups") {
   std::array<std::byte, 28> quoted{};
   emit_ip_header(quoted.data(), {.from = address(true, 9), .to = address(true, 1), .protocol = 17}, 8);
   const uint32_t forged = emit_icmp_error(message.data(), address(true, 1), address(true, 2), {.why = Unreachable::port}, quoted);
-  REQUIRE(link[link.a].send({.to = address(true, 2), .protocol = Protocol::kIcmp}, {}, Bytes(message).first(forged), link.now) ==
+  REQUIRE(link[link.a].send({.to = address(true, 2), .protocol = Protocol::kIcmp}, {}, Bytes(message).first(forged), link.now()) ==
           SendResult::sent);
   link.run_for(kSecond);
   CHECK(link.nodes[link.b].came.empty());
@@ -259,7 +259,7 @@ TEST_CASE("routing: longest prefix match over static routes and on-link prefixes
   link.run_for(20 * kSecond);
   const auto goes_to = [&](const IpAddress& to) {
     link.frames.clear();
-    REQUIRE(link[a].send({.to = to, .protocol = 17}, {}, pattern(20), link.now) == SendResult::sent);
+    REQUIRE(link[a].send({.to = to, .protocol = 17}, {}, pattern(20), link.now()) == SendResult::sent);
     link.run_for(kSecond);
     for (const Frame& each : link.frames) {
       IpView view;
@@ -286,7 +286,7 @@ TEST_CASE("an absent neighbour is reported unreachable, and the gateway is used 
   const uint32_t a = link.add(with), b = link.add(options(ipv4, 2));
   link.run_for(20 * kSecond);
   for (int i = 0; i < 5; ++i) {
-    REQUIRE(link[a].send({.to = address(ipv4, 99), .protocol = 17}, {}, pattern(20), link.now) == SendResult::sent);
+    REQUIRE(link[a].send({.to = address(ipv4, 99), .protocol = 17}, {}, pattern(20), link.now()) == SendResult::sent);
   }
   link.run_for(10 * kSecond);
   IpAddress neighbour;
@@ -297,7 +297,7 @@ TEST_CASE("an absent neighbour is reported unreachable, and the gateway is used 
   // Beyond the link: to the gateway's station.
   link.frames.clear();
   const IpAddress far = *parse_ip(ipv4 ? "192.0.2.1" : "2001:db8::1");
-  REQUIRE(link[a].send({.to = far, .protocol = 17}, {}, pattern(20), link.now) == SendResult::sent);
+  REQUIRE(link[a].send({.to = far, .protocol = 17}, {}, pattern(20), link.now()) == SendResult::sent);
   link.run_for(kSecond);
   const auto to_far = std::find_if(link.frames.begin(), link.frames.end(), [&](const Frame& f) {
     IpView view;
@@ -307,8 +307,8 @@ TEST_CASE("an absent neighbour is reported unreachable, and the gateway is used 
   REQUIRE(to_far != link.frames.end());
   CHECK(std::memcmp(to_far->data(), TestLink::mac(b).data(), 6) == 0);
   CHECK(link[b].counter(HostCounter::other_host) == 1);  // it does not forward
-  CHECK(link[b].send({.to = far, .protocol = 17}, {}, pattern(20), link.now) == SendResult::no_route);
-  CHECK(link[b].send({.to = *parse_ip(ipv4 ? "127.0.0.1" : "fe80::1"), .protocol = 17}, {}, pattern(20), link.now) ==
+  CHECK(link[b].send({.to = far, .protocol = 17}, {}, pattern(20), link.now()) == SendResult::no_route);
+  CHECK(link[b].send({.to = *parse_ip(ipv4 ? "127.0.0.1" : "fe80::1"), .protocol = 17}, {}, pattern(20), link.now()) ==
         (ipv4 ? SendResult::no_route : SendResult::sent));
 }
 
@@ -316,7 +316,7 @@ TEST_CASE("path MTU: packets are refused or fragmented, for ten minutes") {
   const bool ipv4 = GENERATE(true, false);
   Two link(ipv4);
   const IpAddress to = address(ipv4, 2);
-  CHECK(link[link.a].path_mtu(to, link.now) == 1500);
+  CHECK(link[link.a].path_mtu(to, link.now()) == 1500);
   CHECK(link.udp(link.a, to, 1501) == SendResult::too_big);
   // The ICMP error of a router, about a packet of a.
   std::vector<std::byte> packet(1500);
@@ -325,10 +325,10 @@ TEST_CASE("path MTU: packets are refused or fragmented, for ten minutes") {
   std::array<std::byte, kIcmpBytes + kIcmpQuote6Max> message;
   const uint32_t length = emit_icmp_error(message.data(), to, address(ipv4, 1), {.kind = IcmpKind::packet_too_big, .value = 1300}, packet);
   const uint8_t icmp = ipv4 ? Protocol::kIcmp : Protocol::kIcmp6;
-  REQUIRE(link[link.b].send({.to = address(ipv4, 1), .protocol = icmp}, {}, Bytes(message).first(length), link.now) == SendResult::sent);
+  REQUIRE(link[link.b].send({.to = address(ipv4, 1), .protocol = icmp}, {}, Bytes(message).first(length), link.now()) == SendResult::sent);
   link.run_for(kSecond);
   CHECK(link.nodes[link.a].too_big == 1);
-  CHECK(link[link.a].path_mtu(to, link.now) == 1300);
+  CHECK(link[link.a].path_mtu(to, link.now()) == 1300);
   CHECK(link.udp(link.a, to, 1400) == SendResult::too_big);
   REQUIRE(link.udp(link.a, to, 1400, true) == SendResult::sent);
   link.frames.clear();
@@ -337,7 +337,7 @@ TEST_CASE("path MTU: packets are refused or fragmented, for ten minutes") {
   REQUIRE(link.nodes[link.b].came.size() == 1);
   CHECK(link.nodes[link.b].came[0].payload.size() == 1408);
   link.run_for(700 * kSecond);
-  CHECK(link[link.a].path_mtu(to, link.now) == 1500);
+  CHECK(link[link.a].path_mtu(to, link.now()) == 1500);
 }
 
 TEST_CASE("ICMP: time exceeded for an incomplete packet") {
@@ -364,7 +364,7 @@ TEST_CASE("ICMPv6: parameter problem for an unknown option") {
   std::vector<std::byte> options_and_data = pattern(24);
   const uint8_t unknown[] = {17, 0, 0xde, 4, 0, 0, 0, 0};
   std::memcpy(options_and_data.data(), unknown, sizeof unknown);
-  REQUIRE(link[link.a].send({.to = address(false, 2), .protocol = Protocol::kIpv6Options}, {}, options_and_data, link.now) ==
+  REQUIRE(link[link.a].send({.to = address(false, 2), .protocol = Protocol::kIpv6Options}, {}, options_and_data, link.now()) ==
           SendResult::sent);
   link.run_for(kSecond);
   REQUIRE(link.nodes[link.a].came.size() == 1);
@@ -404,12 +404,12 @@ TEST_CASE("buffers: exhaustion and recovery") {
   link.run_for(20 * kSecond);
   for (int round = 0; round < 5; ++round) {
     uint32_t sent = 0;
-    while (link[a].send({.to = address(ipv4, 2), .protocol = 17}, {}, pattern(20), link.now) == SendResult::sent) {
+    while (link[a].send({.to = address(ipv4, 2), .protocol = 17}, {}, pattern(20), link.now()) == SendResult::sent) {
       REQUIRE(++sent <= 1000);
       if (round == 0 && sent == 100) break;  // three packets at most wait for resolution
     }
     if (round != 0) CHECK(sent == 8);
-    CHECK(link[a].send({.to = address(ipv4, 2), .protocol = 17, .dont_fragment = false}, {}, pattern(20'000), link.now) ==
+    CHECK(link[a].send({.to = address(ipv4, 2), .protocol = 17, .dont_fragment = false}, {}, pattern(20'000), link.now()) ==
           SendResult::no_buffer);
     link.run_for(kSecond);
   }

@@ -31,7 +31,7 @@ struct Routed : TestLink {
   // The node that receives a packet to `to`; ~0: none.
   size_t goes_to(const IpAddress& to) {
     const size_t before = frames.size();
-    static_cast<void>((*this)[a].send({.to = to, .protocol = Protocol::kUdp}, {}, Frame(20), now));
+    static_cast<void>((*this)[a].send({.to = to, .protocol = Protocol::kUdp}, {}, Frame(20), now()));
     run_for(5 * kSecond);
     for (size_t i = before; i < frames.size(); ++i) {
       IpView view;
@@ -169,7 +169,7 @@ TEST_CASE("conflict detection (IPv4): an address in conflict is claimed again ea
   CHECK(link[a].state_of(address) == Host::AddressState::assigned);
   CHECK(link[b].counter(HostCounter::conflicts) >= 9);
   CHECK(link[b].counter(HostCounter::conflicts) <= 11);
-  CHECK(link[a].remove_address(address, link.now));
+  CHECK(link[a].remove_address(address, link.now()));
   link.run_for(80 * kSecond);
   CHECK(link[b].state_of(address) == Host::AddressState::assigned);
   CHECK(link[b].addresses().size() == 2);
