@@ -1,23 +1,24 @@
-// splitc_network.h - the ranks of one process on a simulated network in virtual time; for tests of Split-C.
+// splitc_network.h - the ranks of one process in a simulation; for tests of Split-C.
 //
-// Each rank is a thread, but only one runs at a time. Where it polls or waits, it hands over to the rank with the earliest time, so a seed
-// gives the same run again. Messages take a delay plus a random time; those from one rank to another stay in order. Ranks of one machine
-// are direct: they access each other's memory. A rank has a limited number of unhandled requests to each other rank.
+// Each rank is a thread, but only one runs at a time. Where it polls or waits, it lets time pass until a rank is due, so a seed gives the
+// same run again. Messages from one rank to another stay in order. Ranks of one machine are direct: they access each other's memory. A
+// rank has a limited number of unhandled requests to each other rank.
 #pragma once
 
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "am/splitc/node.h"
 #include "unet/base/check.h"
+#include "unet/base/simulator.h"
 
 namespace unet::splitc::sim {
 
@@ -34,37 +35,34 @@ struct Wire {
 // Thrown to end a rank's thread; caught at its start.
 struct Ended {};
 
-class Network {
+class Network : public Simulator {
  public:
-  Network(uint32_t size, const Wire& wire, uint64_t seed) : wire_(wire), random_(seed), ranks_(size) {
+  Network(uint32_t size, const Wire& wire, uint64_t seed) : Simulator(seed), wire_(wire), ranks_(size) {
     for (auto& rank : ranks_) rank.memory.resize(wire.memory + kHeapAlignment);
   }
 
   // Runs `program` as all ranks, from Node::start() to Node::finish(). Returns why the job ended early; empty: it did not.
   std::string run(const std::function<void()>& program) {
     std::vector<std::thread> threads;
-    for (Rank rank = 0; rank < ranks_.size(); ++rank) threads.emplace_back([this, rank, &program] { be(rank, program); });
+    for (Rank rank = 0; rank < ranks_.size(); ++rank) {
+      threads.emplace_back([this, rank, &program] { be(rank, program); });
+      resume(rank);
+    }
     pass_on();
     for (auto& thread : threads) thread.join();
     return fault_;
   }
-  Nanoseconds now() const noexcept { return now_; }
   uint64_t messages() const noexcept { return messages_; }
   // The rank ends without notice at its next poll.
   void kill(Rank rank) { ranks_[rank].killed = true; }
   // The rank computes for `time`, and neither polls nor waits.
   void compute(Rank rank, Nanoseconds time) {
-    for (const Nanoseconds end = now_ + time; now_ < end;) {
-      ranks_[rank].resumes = end;
-      pass_on();
-      await_turn(rank);
-    }
+    for (const Nanoseconds end = now() + time; now() < end;) pause(rank, end - now());
   }
 
  private:
   enum class Kind : uint8_t { request, long_request, get, answer_to_get, answer, credit };
   struct Packet {
-    Nanoseconds at = 0;
     Rank from = 0;
     Kind kind{};
     uint8_t operation = 0;
@@ -75,10 +73,11 @@ class Network {
   };
   struct One {
     std::vector<std::byte> memory;
-    std::multimap<Nanoseconds, Packet> inbox;
-    std::map<Rank, Nanoseconds> last;         // by receiver: arrival of this rank's last message
+    std::deque<Packet> inbox;
+    std::map<Rank, SimLink> links;            // by receiver
     std::map<Rank, uint32_t> under_way;       // by receiver: unhandled requests
-    Nanoseconds resumes = 0;
+    uint64_t pauses = 0;
+    bool pauses_now = true;
     bool alive = true, killed = false;
     Receiver* receiver = nullptr;
     std::condition_variable turn;
@@ -96,59 +95,68 @@ class Network {
   }
   bool on_one_machine(Rank a, Rank b) const noexcept { return a / wire_.machine == b / wire_.machine; }
 
-  // Lets the rank with the earliest time run. All other ranks wait for their turn.
+  // Lets the next rank run that is due. All other ranks wait for their turn.
   void pass_on() {
     const std::lock_guard held(mutex_);
-    running_ = kNobody;
-    for (Rank rank = 0; rank < ranks_.size(); ++rank) {
-      if (ranks_[rank].alive && (running_ == kNobody || ranks_[rank].resumes < ranks_[running_].resumes)) running_ = rank;
+    while (due_.empty() && step()) {
     }
-    if (running_ == kNobody) return;
-    now_ = std::max(now_, ranks_[running_].resumes);
+    running_ = kNobody;
+    if (due_.empty()) return;
+    running_ = due_.front();
+    due_.pop_front();
     ranks_[running_].turn.notify_one();
   }
   void await_turn(Rank rank) {
     std::unique_lock held(mutex_);
     ranks_[rank].turn.wait(held, [&] { return running_ == rank; });
   }
-  // Lets other ranks run until a message has arrived for `rank`, or `time` is over.
-  void hand_over(Rank rank, Nanoseconds time) {
+  // Lets other ranks run until a message arrives for `rank`, or `time` is over.
+  void pause(Rank rank, Nanoseconds time) {
     One& own = ranks_[rank];
-    own.resumes = now_ + time;
-    if (!own.inbox.empty()) own.resumes = std::min(own.resumes, std::max(now_, own.inbox.begin()->first));
+    own.pauses_now = true;
+    at(now() + time, [this, rank, number = ++own.pauses] {
+      if (ranks_[rank].pauses == number) resume(rank);
+    });
     pass_on();
     await_turn(rank);
-    if (now_ > kEnd && fault_.empty()) fault_ = "still running after so long a time";
+  }
+  void resume(Rank rank) {
+    if (std::exchange(ranks_[rank].pauses_now, false)) due_.push_back(rank);
+  }
+  // Lets other ranks run, as pause() does, but only at this instant if a message is there. Ends the rank if the job has ended.
+  void hand_over(Rank rank, Nanoseconds time) {
+    One& own = ranks_[rank];
+    pause(rank, own.inbox.empty() ? time : 0);
+    if (now() > kEnd && fault_.empty()) fault_ = "still running after so long a time";
     if (!fault_.empty() || own.killed) throw Ended();
   }
   void send(Rank from, Rank to, Packet packet) {
     packet.from = from;
-    Nanoseconds& last = ranks_[from].last[to];
-    packet.at = last = std::max(last + 1, now_ + wire_.delay + (wire_.jitter == 0 ? 0 : random_() % wire_.jitter));
     ++messages_;
-    One& there = ranks_[to];
-    there.resumes = std::min(there.resumes, packet.at);
-    there.inbox.emplace(packet.at, std::move(packet));
+    const SimLinkOptions options{.delay = wire_.delay, .jitter = wire_.jitter, .in_order = true};
+    ranks_[from].links.try_emplace(to, *this, options).first->second.send(now(), 0, [this, to, packet = std::move(packet)](bool) {
+      ranks_[to].inbox.push_back(packet);
+      resume(to);
+    });
   }
   void deliver(Rank rank, Packet& packet);
   uint32_t poll(Rank rank) {
     One& own = ranks_[rank];
-    if (own.inbox.empty() || own.inbox.begin()->first > now_) hand_over(rank, kLook);
+    if (own.inbox.empty()) hand_over(rank, kLook);
     uint32_t count = 0;
-    for (; !own.inbox.empty() && own.inbox.begin()->first <= now_; ++count) {
-      Packet packet = std::move(own.inbox.begin()->second);
-      own.inbox.erase(own.inbox.begin());
+    for (; !own.inbox.empty(); ++count) {
+      Packet packet = std::move(own.inbox.front());
+      own.inbox.pop_front();
       deliver(rank, packet);
     }
     return count;
   }
 
   const Wire wire_;
-  std::mt19937_64 random_;
   std::vector<One> ranks_;
+  std::deque<Rank> due_;                      // in this order
   std::mutex mutex_;
   Rank running_ = kNobody;
-  Nanoseconds now_ = kSecond;
   uint64_t messages_ = 0;
   std::string fault_;
 };
@@ -188,7 +196,7 @@ class Network::Link final : public Transport {
     network_.hand_over(rank_, limit);
     network_.poll(rank_);
   }
-  Nanoseconds now() const noexcept override { return network_.now_; }
+  Nanoseconds now() const noexcept override { return network_.now(); }
   bool is_gone(Rank rank) noexcept override { return !network_.ranks_[rank].alive; }
   void finish() override {}
   [[noreturn]] void end_job(const std::string& text) override {
