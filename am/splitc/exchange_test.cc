@@ -5,25 +5,20 @@
 
 #include <array>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
-#include <random>
+#include <utility>
+#include <vector>
+
+#include "unet/base/simulator.h"
 
 namespace unet::splitc::exchange_test {
 namespace {
 
-struct Packet {
-  Rank from;
-  uint32_t round;
-  uint64_t mark;
-  std::vector<std::byte> cells;
-};
-
 // Ranks. Their messages arrive in order per pair, and in any order otherwise. The ranks of one group are direct to each other.
-class Ranks {
+class Ranks : public Simulator {
  public:
-  Ranks(uint32_t size, uint32_t group, uint64_t seed) : size_(size), random_(seed) {
+  Ranks(uint32_t size, uint32_t group, uint64_t seed) : Simulator(seed), size_(size) {
     for (Rank rank = 0; rank < size; ++rank) {
       areas_.push_back(std::make_unique<Area>());
       machines_.push_back(std::make_unique<Exchange>(rank, size, area(rank)));
@@ -36,15 +31,19 @@ class Ranks {
   }
   Exchange& operator[](Rank rank) { return *machines_[rank]; }
   void begin(Rank rank, Call call, Bytes cell) { machines_[rank]->begin(call, cell); }
-  // Sends the messages of `rank`, delivers some messages, and returns whether `rank` is done.
+  // Sends the messages of `rank`, lets some arrive, and returns whether `rank` is done.
   bool step(Rank rank) {
     while (const auto message = machines_[rank]->poll_message()) {
-      wires_[{rank, message->to}].push_back({rank, message->round, message->mark, {message->cells.begin(), message->cells.end()}});
+      SimLink& link = links_.try_emplace({rank, message->to}, *this, SimLinkOptions{.jitter = 200, .in_order = true}).first->second;
+      const std::vector<std::byte> cells(message->cells.begin(), message->cells.end());
+      link.send(now(), 0, [this, rank, to = message->to, round = message->round, mark = message->mark, cells](bool) {
+        if (!machines_[to]->handle(rank, round, mark, cells)) ++refused;
+      });
     }
-    deliver();
+    advance(now() + 4);
     return machines_[rank]->poll_done();
   }
-  Rank any() { return static_cast<Rank>(random_() % size_); }
+  Rank any() { return static_cast<Rank>(below(size_)); }
   uint64_t refused = 0;
 
  private:
@@ -52,23 +51,10 @@ class Ranks {
     alignas(kLine) std::array<std::byte, 3 * kLine> bytes{};
   };
   ControlArea area(Rank rank) { return ControlArea(areas_[rank]->bytes); }
-  void deliver() {
-    for (int tries = 0; tries < 4 && !wires_.empty(); ++tries) {
-      auto wire = wires_.begin();
-      std::advance(wire, static_cast<std::ptrdiff_t>(random_() % wires_.size()));
-      const Packet packet = std::move(wire->second.front());
-      const Rank to = wire->first.second;
-      wire->second.pop_front();
-      if (wire->second.empty()) wires_.erase(wire);
-      if (!machines_[to]->handle(packet.from, packet.round, packet.mark, packet.cells)) ++refused;
-    }
-  }
-
   const uint32_t size_;
-  std::mt19937_64 random_;
   std::vector<std::unique_ptr<Area>> areas_;
   std::vector<std::unique_ptr<Exchange>> machines_;
-  std::map<std::pair<Rank, Rank>, std::deque<Packet>> wires_;
+  std::map<std::pair<Rank, Rank>, SimLink> links_;
 };
 
 uint64_t value_of(Rank rank, uint32_t number) { return uint64_t{rank} << 32 | number; }
