@@ -36,8 +36,7 @@ struct Run {
 };
 
 Run run(FaultyOptions options, uint32_t count, Nanoseconds gap = 10 * kMicrosecond) {
-  static SimNetwork net(2, {.delay = 100, .receive_ring = 4096, .frames = 4096});
-  net.reset();
+  SimNetwork net(2, {.delay = 100, .receive_ring = 4096, .frames = 4096});
   const bool at_sender = options.direction == FaultyDirection::transmit;
   std::unique_ptr<Driver> a = net.port(0), b = net.port(1);
   std::unique_ptr<Driver>& afflicted = at_sender ? a : b;

@@ -1,10 +1,10 @@
-// sim_network.h - a wire inside the process: a switch with N ports and virtual time; for tests and simulations.
+// sim_network.h - a wire inside the process: a switch with N ports in a simulation; for tests.
 //
 //   port i --uplink--> switch --downlink--> port j        each link: serialisation at bits_per_second, then delay
 //
-// Time is the `now` that callers pass to a port. The network never reads a clock, so equal calls with equal times give equal results. A
-// frame goes to the port with its destination address. Broadcast, multicast and unknown addresses go to all other ports. A frame is stored
-// once, for any number of receivers.
+// Time is that of a shared simulator, or the latest `now` that callers pass to a port: equal calls give equal results. A frame goes to the
+// port with its destination address. Broadcast, multicast and unknown addresses go to all other ports. A frame is stored once, for any
+// number of receivers.
 //
 // Lost frames and their counters:
 //   `queue_full` (of the receiving port)  a downlink's queue is full
@@ -13,23 +13,23 @@
 //   `tx_runt`                             the frame is shorter than an Ethernet header
 //   `no_receiver`                         no other port can receive it
 //
-// All ports of a network belong to one thread. The constructor allocates all memory; unused pages are never touched. reset() restores the
-// initial state, so that a test can run thousands of seeds per second.
+// All ports of a network belong to one thread. The constructor allocates all frames; unused pages are never touched.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "ni/driver.h"
+#include "unet/base/simulator.h"
 
 namespace unet::drivers {
 
 // Options of one port: its link to the switch (the same in both directions) and its frame buffers.
 struct SimPortOptions {
   Nanoseconds delay = 500;           // of the link, in each direction
-  uint64_t bits_per_second = 0;      // of the link, in each direction; 0: no serialisation delay
+  double bits_per_second = 0;        // of the link, in each direction; 0: no serialisation delay
   uint32_t mtu = 1500;               // Ethernet payload bytes
-  uint32_t queue_frames = 256;       // frames that may wait at the switch for the downlink
+  uint64_t queue_bytes = 384 << 10;  // bytes that may wait at the switch for the downlink
   uint32_t receive_ring = 256;       // frames that may wait for receive()
   uint32_t frames = 512;             // frame buffers of this port: allocated, queued, on the wire or at a receiver
   bool external_payload = false;     // take external payloads; they are read no earlier than when the frame leaves the port
@@ -42,6 +42,9 @@ class SimNetwork {
 
   // Makes ports with different options.
   explicit SimNetwork(std::span<const SimPortOptions> ports);
+
+  // Shares the time and the events of a simulator, which must outlive the ports.
+  SimNetwork(Simulator& simulator, uint32_t ports, const SimPortOptions& options = {});
 
   ~SimNetwork();
   SimNetwork(const SimNetwork&) = delete;
@@ -61,9 +64,6 @@ class SimNetwork {
 
   // Time of the next event: a frame moves or can be received; ~0 if there is none.
   Nanoseconds next_event() const noexcept;
-
-  // Restores the initial state: no frames, time 0, counters 0, all links up. Frames that callers hold become invalid.
-  void reset() noexcept;
 
  private:
   struct State;

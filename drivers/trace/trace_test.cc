@@ -160,19 +160,18 @@ TEST_CASE("a full disk or a pipe that nobody reads loses lines, and no frames") 
   REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
   CHECK_FALSE(Trace::wrap(w.net.port(0), fifo));  // the FIFO has no reader
   const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
+  Nanoseconds now = 0;
   for (const std::string& to : {std::string("/dev/full"), fifo}) {
-    w.net.reset();
     w.start(to);
     auto other = w.net.port(1);
-    for (int i = 0; i < 3000; ++i) {
-      const Nanoseconds now = static_cast<Nanoseconds>(i) * kMillisecond;
+    for (int i = 0; i < 3000; ++i, now += kMillisecond) {
       REQUIRE(send(*w.wire, fields(), 20, now));
       ReceivedFrame frame;
       REQUIRE(other->receive({&frame, 1}, now) == 1);
       other->release({&frame, 1});
       w.wire->poll(now);
     }
-    w.wire->poll(4 * kSecond);
+    w.wire->poll(now + kSecond);
     CHECK(w.counter("trace_lost") > 0);
     CHECK(w.counter("trace_lost") + w.counter("trace_lines") == 3000);
     w.wire.reset();

@@ -86,7 +86,7 @@ struct World {
   MacAddress address() const { return queues[0]->capabilities().address; }
   MacAddress address(uint32_t host) const { return others[host]->capabilities().address; }
 
-  SimNetwork net{4, {.delay = kMicrosecond, .queue_frames = 2048, .receive_ring = 2048, .frames = 4096}};
+  SimNetwork net{4, {.delay = kMicrosecond, .receive_ring = 2048, .frames = 4096}};
   std::shared_ptr<Split> split;
   std::vector<std::unique_ptr<Driver>> queues, others;
   std::vector<Arrived> at_queue[2], at_host[2];

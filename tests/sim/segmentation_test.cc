@@ -42,27 +42,19 @@ std::vector<std::byte> numbered(uint32_t number, uint32_t size) {
   return message;
 }
 
-class Simulation {
+class Simulation : public Simulator, private SimNode {
  public:
   Simulation(const Setting& setting, uint32_t seed)
-      : setting_(setting), random_(seed), network_(2, setting.wire), left_(port(0, seed), {}), right_(port(1, seed + 1), {}),
+      : Simulator(seed), setting_(setting), network_(*this, 2, setting.wire), left_(port(0, seed), {}), right_(port(1, seed + 1), {}),
         a_(left_.add_endpoint(kEndpoint)), b_(right_.add_endpoint(kEndpoint)) {
+    add(*this);
     left_.wire(a_, 1, 0x10001, 0x20002, drivers::SimNetwork::address_of(1));
     right_.wire(b_, 2, 0x20002, 0x10001, drivers::SimNetwork::address_of(0));
   }
 
   Outcome run() {
-    Outcome outcome;
-    while (outcome.sent < setting_.messages || time_of_last_ + kSecond > now_) {
-      if (outcome.sent < setting_.messages && send(outcome.sent)) {
-        ++outcome.sent;
-        time_of_last_ = now_;
-      }
-      step();
-      while (const auto message = b_.receive()) check(*message, outcome);
-      // No event is left: advance to the end of all timers.
-      if (outcome.sent == setting_.messages && network_.next_event() == ~Nanoseconds{0}) now_ += 10 * kMillisecond;
-    }
+    Simulator::run();
+    Outcome outcome = outcome_;
     outcome.drops = endpoint_drops(b_) - b_.counter(EndpointCounter::duplicate_fragment);
     outcome.duplicates = b_.counter(EndpointCounter::duplicate_fragment);
     outcome.bad_crc = right_.counter(NiCounter::bad_crc);
@@ -92,32 +84,42 @@ class Simulation {
     faults.seed = seed;
     return std::make_unique<drivers::Faulty>(network_.port(index), faults);
   }
-  void step() {
-    now_ += 1 + random_() % (20 * kMicrosecond);
-    left_.now = right_.now = now_;
+  // Sends if it can, polls both engines, and receives.
+  Nanoseconds process() override {
+    const bool more = outcome_.sent < setting_.messages;
+    if (more && send(outcome_.sent)) {
+      ++outcome_.sent;
+      time_of_last_ = now();
+    }
+    left_.now = right_.now = now();
     left_.poll();
     while (right_.poll() != 0) {  // keeps up with the wire: a slow receiver's losses are tested with the wire
     }
+    while (const auto message = b_.receive()) check(*message);
+    if (!more && time_of_last_ + kSecond <= now()) return kNever;
+    // Without events on the wire time goes to the end of all timers.
+    if (!more && network_.next_event() == kNever) return now() + 10 * kMillisecond;
+    return now() + 1 + below(20 * kMicrosecond);
   }
   bool send(uint32_t number) {
     // At most as many in flight as the receiver has buffers for: drops for want of buffers have their own test.
-    if (a_.writer.position() != a_.header->send_consumed.value.load() || random_() % 4 != 0) return false;
-    const auto size = static_cast<uint32_t>(random_() % 3 == 0 ? random_() % 200 : random_() % (setting_.longest + 1));
+    if (a_.writer.position() != a_.header->send_consumed.value.load() || random() % 4 != 0) return false;
+    const auto size = static_cast<uint32_t>(random() % 3 == 0 ? below(200) : below(setting_.longest + 1));
     sizes_.push_back(size);
     const bool taken = a_.send(1, numbered(number, size));
     a_.ring(left_.page);
     return taken;
   }
-  void check(const Arrived& message, Outcome& outcome) {
+  void check(const Arrived& message) {
     uint32_t number = ~0u;
     if (message.bytes.size() >= 4) {
       std::memcpy(&number, message.bytes.data(), 4);
-      REQUIRE(number < outcome.sent);
+      REQUIRE(number < outcome_.sent);
       REQUIRE(message.bytes.size() == sizes_[number]);
       REQUIRE((message.bytes == numbered(number, sizes_[number])));
     }
     REQUIRE(message.channel == 2);
-    outcome.arrived.push_back(number);
+    outcome_.arrived.push_back(number);
   }
   // Afterwards, messages that together need every receive buffer arrive.
   void check_all_buffers_are_there() {
@@ -132,12 +134,11 @@ class Simulation {
   }
 
   Setting setting_;
-  std::mt19937 random_;
   drivers::SimNetwork network_;
   TestNi left_, right_;
   TestEndpoint& a_;
   TestEndpoint& b_;
-  Nanoseconds now_ = kSecond;
+  Outcome outcome_;
   Nanoseconds time_of_last_ = 0;
   std::vector<uint32_t> sizes_;
 };
@@ -151,7 +152,7 @@ Outcome run(const Setting& setting, uint32_t seed) {
 
 drivers::SimPortOptions wire_of(uint32_t seed) {
   constexpr uint32_t kMtus[] = {200, 576, 1500, 9000};
-  return {.delay = 1 + seed % 7 * 300, .mtu = kMtus[seed % 4], .queue_frames = 1024, .receive_ring = 1024, .frames = 2048,
+  return {.delay = 1 + seed % 7 * 300, .mtu = kMtus[seed % 4], .receive_ring = 1024, .frames = 2048,
           .external_payload = seed % 8 >= 4};
 }
 
