@@ -32,7 +32,7 @@ SignallingOptions options_of_a() {
 }  // namespace
 
 TEST_CASE("an NI that takes over goes on with its channels, and the other NI does not notice") {
-  Network net(2, 8, {});
+  Network net(2, 8);
   Host &a = net.host(0), &b = net.host(1);
   const auto both = [&](uint32_t which) {
     if ((which & 1) != 0) net.take_over(a);
@@ -78,7 +78,7 @@ TEST_CASE("an NI that takes over goes on with its channels, and the other NI doe
 }
 
 TEST_CASE("what was sent before a takeover does no harm after it") {
-  Network net(2, 9, {});
+  Network net(2, 9);
   Host &a = net.host(0), &b = net.host(1);
   for (int i = 0; i < 3; ++i) open_channel(net, a, b);
   net.close(a, a.open.begin()->first);
@@ -97,7 +97,7 @@ TEST_CASE("what was sent before a takeover does no harm after it") {
 }
 
 TEST_CASE("an NI that takes over finds out what was closed in the pause") {
-  Network net(2, 10, {});
+  Network net(2, 10);
   Host &a = net.host(0), &b = net.host(1);
   for (int i = 0; i < 100; ++i) open_channel(net, a, b);
   net.silence(a);
@@ -198,7 +198,7 @@ TEST_CASE("on a good wire a takeover costs nobody a channel") {
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
-    Network net(3, seed, {.loss = 0, .duplicate = 0.1, .delay_min = kMicrosecond, .delay_max = 100 * kMillisecond});
+    Network net(3, seed, {.delay = kMicrosecond, .jitter = 100 * kMillisecond, .duplicate = 0.1});
     net.set_crashes(0.1);
     uint64_t connects = 0, connected = 0;
     const auto accept_all = [&] {

@@ -10,7 +10,7 @@ namespace unet::service::signalling_test {
 using namespace test;
 
 TEST_CASE("a channel is found, asked for, accepted and confirmed") {
-  Network net(2, 1, {});
+  Network net(2, 1);
   net.connect(net.host(0), "host1", "echo", 5 * kSecond);
   net.run_for(kMillisecond);
   REQUIRE(net.host(1).asked.size() == 1);
@@ -84,7 +84,7 @@ TEST_CASE("a channel is found, asked for, accepted and confirmed") {
 }
 
 TEST_CASE("connects fail for reasons a user understands") {
-  Network net(2, 2, {});
+  Network net(2, 2);
   Host& a = net.host(0);
   SECTION("no such host") {
     net.connect(a, "nowhere", "echo", 10 * kSecond);
@@ -137,7 +137,7 @@ TEST_CASE("connects fail for reasons a user understands") {
 }
 
 TEST_CASE("ports of different MTU do not become a channel that loses long messages") {
-  Network net(2, 3, {});
+  Network net(2, 3);
   net.set_mtus({1500, 9000});
   net.start(net.host(1));
   net.connect(net.host(0), "host1", "echo", kSecond);
@@ -148,7 +148,7 @@ TEST_CASE("ports of different MTU do not become a channel that loses long messag
 }
 
 TEST_CASE("an NI that was not polled for long does not take living ones for dead") {
-  Network net(2, 4, {});
+  Network net(2, 4);
   net.connect(net.host(0), "host1", "echo", kSecond);
   net.run_for(kMillisecond);
   REQUIRE(net.accept(net.host(1)));
@@ -161,22 +161,22 @@ TEST_CASE("an NI that was not polled for long does not take living ones for dead
 }
 
 TEST_CASE("a channel that one side forgot is closed on the other") {
-  Network net(2, 5, {});
+  Network net(2, 5);
   net.connect(net.host(0), "host1", "echo", kSecond);
   net.run_for(kMillisecond);
   REQUIRE(net.accept(net.host(1)));
   net.run_for(kMillisecond);
   // The close and all its repetitions are lost.
-  net.faults().loss = 1;
+  net.wire().loss = 1;
   net.close(net.host(0), net.host(0).open.begin()->first);
   net.run_for(1500 * kMillisecond);
-  net.faults().loss = 0;
+  net.wire().loss = 0;
   net.run_for(4 * kSecond);
   CHECK(net.host(1).open.empty());
 }
 
 TEST_CASE("malformed, stale and foreign signals change nothing") {
-  Network net(2, 6, {});
+  Network net(2, 6);
   net.connect(net.host(0), "host1", "echo", kSecond);
   net.run_for(kMillisecond);
   REQUIRE(net.accept(net.host(1)));
@@ -259,11 +259,11 @@ TEST_CASE("thousands of seeds on a bad wire end in agreement") {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const auto below = [&](uint64_t n) { return random() % n; };
-    Faults faults;
-    faults.loss = static_cast<double>(below(50)) / 100;
-    faults.duplicate = static_cast<double>(below(30)) / 100;
-    faults.delay_max = faults.delay_min + below(300) * kMillisecond;
-    Network net(kHosts, seed, faults);
+    SimLinkOptions wire = kGoodWire;
+    wire.loss = static_cast<double>(below(50)) / 100;
+    wire.duplicate = static_cast<double>(below(30)) / 100;
+    wire.jitter = below(300) * kMillisecond;
+    Network net(kHosts, seed, wire);
     uint64_t connects = 0;
     const bool restarts = below(4) == 0, takeovers = below(2) == 0;
     for (int step = 0; step < 30; ++step) {
@@ -295,7 +295,7 @@ TEST_CASE("thousands of seeds on a bad wire end in agreement") {
       }
       net.run_for(below(400) * kMillisecond);
     }
-    net.faults() = {};
+    net.wire() = kGoodWire;
     for (uint32_t i = 0; i < kHosts; ++i) {
       while (!net.host(i).asked.empty()) net.reject(net.host(i));
     }
@@ -313,7 +313,7 @@ TEST_CASE("on a wire that loses a third, channels still open") {
   uint32_t opened = 0;
   const uint32_t kRuns = unet::test::seeds(500);
   for (uint64_t seed = 1; seed <= kRuns; ++seed) {
-    Network net(2, seed, {.loss = 0.33, .duplicate = 0.1, .delay_min = kMicrosecond, .delay_max = 5 * kMillisecond});
+    Network net(2, seed, {.delay = kMicrosecond, .jitter = 5 * kMillisecond, .loss = 0.33, .duplicate = 0.1});
     net.connect(net.host(0), "host1", "echo", 5 * kSecond);
     for (int i = 0; i < 60 && net.host(0).connected == 0; ++i) {
       net.run_for(100 * kMillisecond);

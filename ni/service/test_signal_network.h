@@ -1,27 +1,23 @@
-// test_signal_network.h - signalling machines of several hosts on a wire that loses, repeats and reorders, in virtual time; for tests.
+// test_signal_network.h - signalling machines of several hosts in a simulation; for tests.
 #pragma once
 
 #include <algorithm>
 #include <catch2/catch.hpp>  // tidy: allow include because only tests include this file
 #include <map>
 #include <memory>
-#include <queue>
-#include <random>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ni/service/signalling.h"
+#include "unet/base/simulator.h"
 
 namespace unet::service::test {
 
 using control::CloseReason;
 
-struct Faults {
-  double loss = 0, duplicate = 0;
-  Nanoseconds delay_min = 50 * kMicrosecond, delay_max = 50 * kMicrosecond;
-};
+constexpr SimLinkOptions kGoodWire{.delay = 50 * kMicrosecond};
 
 inline MacAddress mac_of(uint32_t host) { return {2, 0, 0, 0, 0, static_cast<uint8_t>(host + 1)}; }
 
@@ -43,9 +39,10 @@ struct Host {
   std::map<uint32_t, CloseReason> reasons;      // of lost channels
 };
 
-class Network {
+class Network : public Simulator, private SimNode {
  public:
-  Network(uint32_t hosts, uint64_t seed, Faults faults) : faults_(faults), random_(seed) {
+  Network(uint32_t hosts, uint64_t seed, const SimLinkOptions& wire = kGoodWire) : Simulator(seed), wire_(*this, wire) {
+    add(*this);
     for (uint32_t i = 0; i < hosts; ++i) {
       Host& host = *hosts_.emplace_back(std::make_unique<Host>());
       host.index = i;
@@ -55,8 +52,7 @@ class Network {
   }
 
   Host& host(uint32_t i) { return *hosts_[i]; }
-  Nanoseconds now() const { return now_; }
-  Faults& faults() { return faults_; }
+  SimLinkOptions& wire() { return wire_.options; }
   uint64_t frames() const { return frames_; }
   // From now on NIs are replaced between writing down what happened and saying so, with this probability.
   void set_crashes(double probability) { crashes_ = probability; }
@@ -64,7 +60,7 @@ class Network {
   // A new life of the NI: it has forgotten everything.
   void start(Host& host) {
     host.machine = new_machine(host);
-    host.incarnation = 1'000 + now_ + host.index;
+    host.incarnation = 1'000 + now() + host.index;
     host.open.clear();
     host.connecting.clear();
     host.confirming.clear();
@@ -81,42 +77,40 @@ class Network {
       REQUIRE(shared);
       REQUIRE(shared->remote_tag == Tag{remote});
       const auto accepted = host.confirming.count(local) != 0 ? Signalling::Stage::accepted : Signalling::Stage::confirmed;
-      REQUIRE(next.resume_channel(Tag{local}, host.mine.count(local) != 0 ? Signalling::Stage::connected : accepted, *shared, now_));
+      REQUIRE(next.resume_channel(Tag{local}, host.mine.count(local) != 0 ? Signalling::Stage::connected : accepted, *shared, now()));
     }
     for (const auto& [id, tag] : host.connecting) {
       const std::string& target = host.wanted.at(id);
       const size_t at = target.find('@');
       const Nanoseconds deadline = old->deadline_of(id);
-      const Nanoseconds left = deadline > now_ ? deadline - now_ : 0;
-      REQUIRE(next.resume_connect(id, target.substr(at + 1), target.substr(0, at), Tag{tag}, 42, left, now_));
+      const Nanoseconds left = deadline > now() ? deadline - now() : 0;
+      REQUIRE(next.resume_connect(id, target.substr(at + 1), target.substr(0, at), Tag{tag}, 42, left, now()));
     }
     for (Requested& each : host.asked) {
       const auto shared = old->shared_request(each.request);
       REQUIRE(shared);
-      each.request = next.resume_request(*shared, now_);
+      each.request = next.resume_request(*shared, now());
     }
     std::erase_if(host.asked, [](const Requested& each) { return each.request == 0; });
-    next.resumed(now_);
+    next.resumed(now());
     ++takeovers_;
     collect(host);
   }
   uint64_t takeovers() const { return takeovers_; }
   // Everything that was ever sent arrives once more.
   void replay() {
-    for (Flying frame : std::vector<Flying>(history_)) {
-      frame.at = now_ + faults_.delay_max;
-      wire_.push(frame);
-    }
+    const Nanoseconds time = now() + wire_.options.delay + wire_.options.jitter;
+    for (const Flying& frame : history_) at(time, [this, frame] { arrive(frame); });
   }
   void silence(Host& host) { silent_.insert(host.index); }
   void hear(Host& host) { silent_.erase(host.index); }
   void set_mtus(std::vector<uint32_t> mtus) { mtu_of_ = std::move(mtus); }
 
-  uint32_t new_tag(Host& host) { return ((static_cast<uint32_t>(random_()) & 0xFFFF) << 16) | host.next_tag++; }
+  uint32_t new_tag(Host& host) { return ((static_cast<uint32_t>(random()) & 0xFFFF) << 16) | host.next_tag++; }
 
   uint64_t connect(Host& from, const std::string& to, const std::string& target, Nanoseconds timeout) {
     const uint32_t tag = new_tag(from);
-    const uint64_t id = from.machine->connect(to, target, Tag{tag}, 42, timeout, now_);
+    const uint64_t id = from.machine->connect(to, target, Tag{tag}, 42, timeout, now());
     from.connecting[id] = tag;
     from.wanted[id] = target + "@" + to;
     collect(from);
@@ -126,7 +120,7 @@ class Network {
     const Requested request = host.asked[which];
     host.asked.erase(host.asked.begin() + static_cast<long>(which));
     const uint32_t tag = new_tag(host);
-    const auto accepted = host.machine->accept(request.request, Tag{tag}, now_);
+    const auto accepted = host.machine->accept(request.request, Tag{tag}, now());
     if (accepted) {
       host.open[tag] = static_cast<uint32_t>(accepted->remote_tag);
       host.confirming.insert(tag);
@@ -135,27 +129,15 @@ class Network {
     return accepted.has_value();
   }
   void reject(Host& host) {
-    host.machine->reject(host.asked.front().request, Errc::refused, "not today", now_);
+    host.machine->reject(host.asked.front().request, Errc::refused, "not today", now());
     host.asked.erase(host.asked.begin());
     collect(host);
   }
   void close(Host& host, uint32_t tag) {
     host.open.erase(tag);
     host.confirming.erase(tag);
-    host.machine->close(Tag{tag}, CloseReason::closed_by_peer, now_);
+    host.machine->close(Tag{tag}, CloseReason::closed_by_peer, now());
     collect(host);
-  }
-
-  void run_for(Nanoseconds time) { run_until(now_ + time); }
-  void run_until(Nanoseconds end) {
-    for (;;) {
-      Nanoseconds next = wire_.empty() ? ~Nanoseconds{0} : wire_.top().at;
-      for (const auto& host : hosts_) next = std::min(next, std::max(host->machine->next_timeout(), now_));
-      if (next > end) break;
-      now_ = next;
-      step();
-    }
-    now_ = end;
   }
 
  private:
@@ -163,39 +145,39 @@ class Network {
     SignallingOptions options;
     options.host = host.name;
     options.port_mtus = {mtu_of_[host.index % mtu_of_.size()]};
-    options.incarnation = 1'000 + now_ + host.index;
+    options.incarnation = 1'000 + now() + host.index;
     options.lost_after = 2 * kSecond;
     return std::make_unique<Signalling>(options);
   }
 
   struct Flying {
-    Nanoseconds at;
-    uint64_t order;
     uint32_t from, to;
     std::vector<std::byte> bytes;
-    bool operator>(const Flying& other) const { return std::tie(at, order) > std::tie(other.at, other.order); }
   };
 
-  void step() {
-    while (!wire_.empty() && wire_.top().at <= now_) {
-      const Flying frame = wire_.top();
-      wire_.pop();
-      if (silent_.count(frame.to) != 0) continue;
-      host(frame.to).machine->handle_signal({0, mac_of(frame.from)}, frame.bytes, now_);
-      collect(host(frame.to));
-    }
+  void arrive(const Flying& frame) {
+    wake();
+    if (silent_.count(frame.to) != 0) return;
+    host(frame.to).machine->handle_signal({0, mac_of(frame.from)}, frame.bytes, now());
+    collect(host(frame.to));
+  }
+  Nanoseconds process() override {
+    Nanoseconds next = kNever;
     for (const auto& host : hosts_) {
-      if (host->machine->next_timeout() > now_) continue;
-      host->machine->handle_timeout(now_);
-      REQUIRE(host->machine->next_timeout() > now_);
-      collect(*host);
+      if (host->machine->next_timeout() <= now()) {
+        host->machine->handle_timeout(now());
+        REQUIRE(host->machine->next_timeout() > now());
+        collect(*host);
+      }
+      next = std::min(next, host->machine->next_timeout());
     }
+    return next;
   }
 
   // Events before transmits, as the service does.
   void collect(Host& host) {
     while (auto event = host.machine->poll_event()) std::visit([&](const auto& e) { on(host, e); }, *event);
-    if (crashes_ > 0 && std::uniform_real_distribution<double>(0, 1)(random_) < crashes_) return take_over(host);
+    if (chance(crashes_)) return take_over(host);
     while (auto out = host.machine->poll_transmit()) {
       ++frames_;
       require_own_number(*out);
@@ -216,24 +198,14 @@ class Network {
     if (!fresh && at->second != connect->tag) FAIL("number " << signal->header.number << " means two connects");
   }
   void fly(uint32_t from, uint32_t to, const SignalTransmit& out) {
-    std::uniform_real_distribution<double> chance(0, 1);
-    const int copies = 1 + (chance(random_) < faults_.duplicate ? 1 : 0);
-    for (int i = 0; i < copies; ++i) {
-      if (chance(random_) < faults_.loss) continue;
-      std::uniform_int_distribution<Nanoseconds> delay(faults_.delay_min, faults_.delay_max);
-      const Flying frame{now_ + delay(random_), order_++, from, to, {out.bytes.begin(), out.bytes.begin() + out.length}};
-      wire_.push(frame);
-      history_.push_back(frame);
-    }
+    const Flying frame{from, to, {out.bytes.begin(), out.bytes.begin() + out.length}};
+    history_.push_back(frame);
+    wire_.send(now(), out.length, [this, frame](bool) { arrive(frame); });
   }
 
   void on(Host& host, const Connected& e) {
     const auto at = host.connecting.find(e.connect);
     REQUIRE(at != host.connecting.end());  // one end per connect
-    // The accepting NI opened its end before we were told.
-    for (const auto& other : hosts_) {
-      if (mac_of(other->index) == e.remote.mac && silent_.count(other->index) == 0 && faults_.delay_max < kSecond) peer_checked_ = true;
-    }
     host.open[at->second] = static_cast<uint32_t>(e.remote_tag);
     host.mine.insert(at->second);
     host.connecting.erase(at);
@@ -263,19 +235,15 @@ class Network {
     ++host.lost;
   }
 
-  Faults faults_;
-  std::mt19937_64 random_;
-  Nanoseconds now_ = kSecond;
-  uint64_t order_ = 0, frames_ = 0;
+  SimLink wire_;
+  uint64_t frames_ = 0;
   uint64_t takeovers_ = 0;
   double crashes_ = 0;
-  bool peer_checked_ = false;
   std::vector<Flying> history_;
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> numbers_;  // incarnation and number -> tag
   std::vector<uint32_t> mtu_of_{1500};
   std::set<uint32_t> silent_;
   std::vector<std::unique_ptr<Host>> hosts_;
-  std::priority_queue<Flying, std::vector<Flying>, std::greater<>> wire_;
 };
 
 // Every open channel has its other end, and only one.
