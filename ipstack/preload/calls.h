@@ -19,9 +19,9 @@
 namespace unet::preload {
 
 // A socket that is ours or may become so; nullptr: the kernel's, or it is this library itself that calls. To be asked again under the lock.
-inline File* file_of(int fd) noexcept { return Runtime::inside() ? nullptr : Runtime::get().table().file(fd); }
+inline File* file_of(int fd) noexcept { return Lock::inside() ? nullptr : Runtime::get().table().file(fd); }
 inline EpollSet* epoll_of(int fd) noexcept {
-  return Runtime::inside() ? nullptr : Runtime::get().table().as<EpollSet>(fd, Entry::Kind::epoll);
+  return Lock::inside() ? nullptr : Runtime::get().table().as<EpollSet>(fd, Entry::Kind::epoll);
 }
 
 // Inside of this library an error is -errno. It becomes -1 and errno here alone, when a function that the program calls returns.
@@ -36,7 +36,7 @@ T answer(T result) noexcept {
 struct AtKernel {
   AtKernel() noexcept = default;
   ~AtKernel() {
-    if (!Runtime::inside()) KernelPace::note_call();
+    if (!Lock::inside()) KernelPace::note_call();
   }
   AtKernel(const AtKernel&) = delete;
   AtKernel& operator=(const AtKernel&) = delete;

@@ -38,7 +38,7 @@ int close_known(int fd) {
 
 // `made` is one more of `fd`.
 int doubled(int fd, int made) {
-  if (made < 0 || Runtime::inside()) return made;
+  if (made < 0 || Lock::inside()) return made;
   const Runtime::Guard guard;
   Entry* const entry = Runtime::get().table().find(fd);
   if (entry != nullptr && made != fd) Runtime::get().table().put(made, *entry);
@@ -51,7 +51,7 @@ bool is_taken(int to) { return to >= kFirstDescriptor && Runtime::get().is_own(t
 
 // A child by vfork() closes and doubles its own descriptors, and has its parent's table.
 bool is_known(int fd) noexcept {
-  return !Runtime::inside() && Runtime::get().table().find(fd) != nullptr && Runtime::get().is_own_process();
+  return !Lock::inside() && Runtime::get().table().find(fd) != nullptr && Runtime::get().lock().is_own_process();
 }
 
 // By unet/, which gives its descriptors such numbers (Descriptor::renumber()) and takes them back by close(). One that has such a number,
@@ -138,21 +138,21 @@ int doubled_at(int fd, int to, Call call) {
 UNET_PRELOAD int close(int fd) {
   const AtKernel noted;
   if (is_known(fd)) return close_known(fd);
-  if (Runtime::inside()) note_own(fd, false);
+  if (Lock::inside()) note_own(fd, false);
   else if (Runtime::get().is_own(fd)) return answer(-EBADF);
   return real().close(fd);
 }
 
 UNET_PRELOAD int close_range(unsigned first, unsigned last, int flags) noexcept {
   const AtKernel noted;
-  if (!Runtime::inside() && (flags & static_cast<int>(CLOSE_RANGE_CLOEXEC)) == 0) {
+  if (!Lock::inside() && (flags & static_cast<int>(CLOSE_RANGE_CLOEXEC)) == 0) {
     for (unsigned fd = first; fd <= std::min(last, static_cast<unsigned>(Table::kMax - 1)); ++fd) {
       if (!is_known(static_cast<int>(fd))) continue;
       const Runtime::Guard guard;
       if (Entry* const entry = take_out(static_cast<int>(fd))) Runtime::get().let_go(*entry);
     }
   }
-  if (Runtime::inside() || first > last) return real().close_range(first, last, flags);
+  if (Lock::inside() || first > last) return real().close_range(first, last, flags);
   return close_all_but(Runtime::get().own_descriptors(), first, last, flags);  // those are not the program's to close
 }
 
@@ -180,7 +180,7 @@ UNET_PRELOAD int fcntl(int fd, int command, ...) {
   va_start(all, command);
   void* const argument = va_arg(all, void*);
   va_end(all);
-  if (Runtime::inside()) return own_number(fd, command, real().fcntl(fd, command, argument));
+  if (Lock::inside()) return own_number(fd, command, real().fcntl(fd, command, argument));
   const bool doubles = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
   if (doubles) prepare_doubling(fd);
   if (!is_known(fd)) return doubles ? fresh(real().fcntl(fd, command, argument)) : real().fcntl(fd, command, argument);

@@ -17,7 +17,7 @@ constexpr int kEventsMax = INT_MAX / static_cast<int>(sizeof(epoll_event));
 
 template <typename Make>
 int made(Make make) {
-  if (Runtime::inside()) return make();
+  if (Lock::inside()) return make();
   const Runtime::Guard guard;
   if (!has_memory()) return answer(-ENOMEM);
   const int fd = make();

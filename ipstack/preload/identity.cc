@@ -3,7 +3,6 @@
 
 #include <sys/stat.h>
 
-#include <atomic>
 #include <cerrno>
 
 #include "ipstack/preload/epoll_set.h"
@@ -12,8 +11,6 @@
 
 namespace unet::preload {
 namespace {
-
-std::atomic<bool> begun{false};
 
 // Inodes tell sockets apart. All epoll sets have one inode together with other descriptors without a type.
 bool is_named(const Entry& entry, int fd) noexcept {
@@ -34,17 +31,14 @@ void leave_sets(const File& pair, int fd) {
 
 }  // namespace
 
-bool has_begun() noexcept { return begun.load(std::memory_order_relaxed); }
-void note_begun() noexcept { begun.store(true, std::memory_order_relaxed); }
-
 uint64_t inode_of(int fd) noexcept {
   struct stat is;
   return ::fstat(fd, &is) == 0 ? is.st_ino : 0;
 }
 
 int fresh(int fd) noexcept {
-  if (fd < 0 || !has_begun() || Runtime::inside() || Runtime::get().table().find(fd) == nullptr ||
-      !Runtime::get().is_own_process()) [[likely]] {
+  if (fd < 0 || !Lock::has_begun() || Lock::inside() || Runtime::get().table().find(fd) == nullptr ||
+      !Runtime::get().lock().is_own_process()) [[likely]] {
     return fd;
   }
   const ErrnoStays stays;

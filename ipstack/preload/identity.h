@@ -14,10 +14,6 @@
 
 namespace unet::preload {
 
-// The constructor of this library has run. Until then calls go to the kernel: an allocator may call while it starts, under its own lock.
-bool has_begun() noexcept;
-void note_begun() noexcept;
-
 // The kernel has just made this descriptor for the program. Returns it, or -1 as it is; errno stays.
 int fresh(int fd) noexcept;
 

@@ -56,7 +56,7 @@ std::vector<Link> links_under_lock() {
 }
 
 std::vector<Link> links() {
-  if (Runtime::inside() || !Runtime::get().is_own_process()) return {};
+  if (!Runtime::may_enter()) return {};
   const Runtime::Guard guard;
   return links_under_lock();
 }
@@ -97,7 +97,7 @@ bool same(const std::vector<Entry>& made, const std::vector<Entry>& wanted) {
 
 // freeifaddrs() gives back only the kernel's part. Our entries behind it stay for ever, and are made again only when addresses change.
 ifaddrs* entries() {
-  if (Runtime::inside() || !Runtime::get().is_own_process()) return nullptr;
+  if (!Runtime::may_enter()) return nullptr;
   const Runtime::Guard guard;
   static std::vector<std::unique_ptr<std::vector<Entry>>> made;
   auto wanted = std::make_unique<std::vector<Entry>>();
@@ -310,7 +310,7 @@ UNET_PRELOAD int getaddrinfo(const char* node, const char* service, const addrin
   addrinfo wanted{};
   if (hints != nullptr) wanted = *hints;
   else wanted.ai_flags = AI_V4MAPPED | AI_ADDRCONFIG;
-  if (Runtime::inside() || !Runtime::get().is_own_process()) return real().getaddrinfo(node, service, hints, result);
+  if (!Runtime::may_enter()) return real().getaddrinfo(node, service, hints, result);
   if ((wanted.ai_flags & AI_ADDRCONFIG) == 0) return resolve(node, service, hints, result);
   const Families there = families();
   const bool any = wanted.ai_family == AF_UNSPEC;

@@ -24,7 +24,7 @@ mode_t mode_of(int flags, va_list& list) noexcept {
 
 // The number of a stream, which the C library may have opened without a call that this library sees.
 int number_of(int fd) noexcept {
-  if (fd < 0 || Runtime::inside() || Runtime::get().table().find(fd) == nullptr || !Runtime::get().is_own_process()) return fd;
+  if (fd < 0 || Lock::inside() || Runtime::get().table().find(fd) == nullptr || !Runtime::get().lock().is_own_process()) return fd;
   const Uncancelled uncancelled;
   const Runtime::Guard guard;
   static_cast<void>(verify(fd));

@@ -25,7 +25,7 @@ namespace {
 
 // The C library calls this at the end of quick_exit(), which flushes no streams.
 void end_quickly() {
-  if (!Runtime::inside() && Runtime::get().is_own_process()) Runtime::get().finish();
+  if (Runtime::may_enter()) Runtime::get().finish();
 }
 
 // Before everything that the program's own constructors do: and so, at the end, behind its destructors.
@@ -34,7 +34,7 @@ void end_quickly() {
   static_cast<void>(Runtime::get());
   LastThread::watch_first();
   Forks::read_left();
-  note_begun();
+  Lock::note_begun();
   if (standard_changed) follow_standard();
   ::at_quick_exit(&end_quickly);  // handlers run in reverse order: the program's run before it
   ::__register_atfork(&Forks::before, &Forks::in_parent, &Forks::in_child, nullptr);
@@ -43,7 +43,7 @@ void end_quickly() {
 }
 
 [[gnu::destructor(101)]] void end() {
-  if (Runtime::inside() || !Runtime::get().is_own_process()) return;
+  if (!Runtime::may_enter()) return;
   flush_streams();
   Runtime::get().finish();
 }
@@ -79,7 +79,7 @@ std::vector<char*> with_variable(char* const* environment, std::string& variable
 template <typename Exec>
 int become(char* const* environment, Exec exec) {
   std::string left;
-  if (!Runtime::inside() && Runtime::get().is_own_process()) {
+  if (Runtime::may_enter()) {
     const bool kept = Forks::leave_orphan(true);
     const Runtime::Guard guard;
     if (!kept) Runtime::get().give_back_datagrams();
@@ -220,7 +220,7 @@ class SpawnAttributes {
 
 template <typename Spawn>
 int spawn(const posix_spawnattr_t* wanted, char* const* environment, Spawn real_spawn) {
-  if (Runtime::inside() || !Runtime::get().is_own_process()) return real_spawn(wanted, environment);
+  if (!Runtime::may_enter()) return real_spawn(wanted, environment);
   const SpawnAttributes attributes(wanted);
   const Runtime::Guard guard;
   std::string left = Forks::prepare_exec(true);
@@ -250,9 +250,9 @@ UNET_PRELOAD int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_fi
 
 // A thread with the lock is not cancelled: the others learn of it when they lock next.
 UNET_PRELOAD int pthread_cancel(pthread_t thread) {
-  if (!Runtime::inside()) {
+  if (!Lock::inside()) {
     const Runtime::Guard guard;
-    Runtime::get().expect_cancellation();
+    Runtime::get().lock().expect_cancellation();
   }
   return real().pthread_cancel(thread);
 }

@@ -152,7 +152,7 @@ UNET_PRELOAD __attribute__((no_sanitize_address)) long syscall(long number, ...)
   for (long& each : all) each = va_arg(list, long);
   va_end(list);
   const Call ours = static_cast<unsigned long>(number) < kNumbers ? calls[static_cast<size_t>(number)] : nullptr;
-  if (ours == nullptr || !has_begun() || Runtime::inside()) return kernel(number, all);
+  if (ours == nullptr || !Lock::has_begun() || Lock::inside()) return kernel(number, all);
   const Uncancelled uncancelled;  // as the C library's
   return ours(all);
 }

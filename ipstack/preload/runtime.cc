@@ -1,8 +1,6 @@
-// runtime.cc - the process's stack: opening it, its lock, what comes, and the end.
+// runtime.cc - the process's stack: opening it, what comes, and the end.
 #include "ipstack/preload/runtime.h"
 
-#include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -20,11 +18,6 @@
 
 namespace unet::preload {
 namespace {
-
-[[gnu::tls_model("initial-exec")]] thread_local int depth = 0;  // of this thread, in the library
-constexpr int kUntouched = -1;
-[[gnu::tls_model("initial-exec")]] thread_local bool works_at_end = false;  // the helper, and the thread that ends the process
-[[gnu::tls_model("initial-exec")]] thread_local int cancellation = kUntouched;  // whether the program lets it be cancelled
 
 int errno_of(const Error& error) noexcept {
   switch (error.code) {
@@ -69,77 +62,19 @@ void Runtime::read_environment() {
 
 // ---- the lock
 
-bool Runtime::inside() noexcept { return depth != 0; }
-bool Runtime::holds_signals() noexcept { return depth != 0 && !get().ending_.load(std::memory_order_relaxed); }
-
-// This thread is not inside any longer, and signals that came meanwhile are handled.
-void Runtime::come_out() noexcept {
-  --depth;
-  std::atomic_signal_fence(std::memory_order_seq_cst);  // what comes from here on is not held back
-  if (signals_held) [[unlikely]] let_signals_in();
-}
-
-// The kernel ends all threads at once. No call may return to the program in another thread while finish() closes its sockets: the thread
-// would go on, and its exit() could decide the exit status.
-void Runtime::halt_at_end() noexcept {
-  if (!ends_ || works_at_end) [[likely]] return;
-  mutex_.unlock();
-  for (;;) ::pause();
-}
-
-void Runtime::lock() noexcept {
-  ++depth;
-  hold_off_cancellation();
-  if (!mutex_.try_lock()) {
-    wanting_.fetch_add(1, std::memory_order_relaxed);
-    mutex_.lock();
-    wanting_.fetch_sub(1, std::memory_order_relaxed);
-  }
-  halt_at_end();
-  hold_off_cancellation();
+void Runtime::enter() noexcept {
+  lock_.take();
   this_call = {};
   poller_.note_lock();
   if (SleepOfThread::own.at != nullptr) [[unlikely]] forget_sleep(__builtin_frame_address(0));
 }
 
-void Runtime::unlock() noexcept { release(); }
-
-// While a thread sleeps: signal handlers that run then are the program's, and not inside; some do before this returns.
-void Runtime::release() noexcept {
-  if (endpoint_stack_ != nullptr && !ending_) {
+void Runtime::leave() noexcept {
+  if (endpoint_stack_ != nullptr) {
     if (stack().changes() != 0) dispatch();
     poller_.hand_on();  // under the lock, as a thread may be cancelled in write()
   }
-  mutex_.unlock();
-  // Before handlers, of which one may leave by longjmp().
-  if (cancellation != kUntouched) [[unlikely]] ::pthread_setcancelstate(std::exchange(cancellation, kUntouched), nullptr);
-  come_out();
-}
-
-void Runtime::regain() noexcept {
-  ++depth;
-  hold_off_cancellation();
-  wanting_.fetch_add(1, std::memory_order_relaxed);
-  mutex_.lock();
-  wanting_.fetch_sub(1, std::memory_order_relaxed);
-  halt_at_end();
-  hold_off_cancellation();
-}
-
-// Lets a thread in that waits for the lock. std::mutex alone would not: the spinning thread takes it again at once.
-void Runtime::yield_lock() noexcept {
-  mutex_.unlock();
-  ::sched_yield();
-  mutex_.lock();
-  halt_at_end();
-  hold_off_cancellation();
-}
-
-// A thread is not cancelled while it has the lock. Disabling cancellation costs two locked instructions a call, which wait for earlier
-// stores. Threads only disable it once the program has cancelled one, which it cannot while another has the lock.
-void Runtime::hold_off_cancellation() noexcept {
-  if (!cancels_.load(std::memory_order_relaxed) || cancellation != kUntouched) [[likely]] return;
-  ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
+  lock_.release();
 }
 
 // ---- the stack
@@ -300,11 +235,11 @@ void Runtime::protect() noexcept {
 
 bool Runtime::protects(int fd) const noexcept {
   const auto is_it = [&](const auto& each) { return each.load(std::memory_order_relaxed) == fd; };
-  return fd >= 0 && std::any_of(protected_.begin(), protected_.end(), is_it) && is_own_process();
+  return fd >= 0 && std::any_of(protected_.begin(), protected_.end(), is_it) && lock_.is_own_process();
 }
 
 std::vector<int> Runtime::own_descriptors() {
-  if (inside() || !is_own_process()) return {};
+  if (!may_enter()) return {};
   const Guard guard;
   return descriptors();
 }
@@ -458,9 +393,8 @@ void Runtime::await_others(bool (SocketProxies::*what)() const noexcept, Nanosec
     poll();
     process_channels();
     if (!(*proxies_.*what)()) return;
-    release();
+    const Away away;
     ::nanosleep(&kBetween, nullptr);
-    regain();
   }
 }
 
@@ -493,27 +427,26 @@ void Runtime::drain_listeners() {
 }
 
 void* Runtime::helper(void* runtime) {
-  works_at_end = true;
+  Lock::work_at_end();
   static_cast<Runtime*>(runtime)->help();
   return nullptr;
 }
 
 void Runtime::finish() noexcept {
-  lock();
-  ends_ = works_at_end = true;
+  enter();
+  lock_.halt_others();
   give_back_datagrams();
   drain_listeners();
   await_others(&SocketProxies::is_draining);
   const bool is_orphan = orphan_.is_orphan();
   // An orphan process for children that ended just before would hold the ports after this process. A server that starts again wants them.
   if (!is_orphan) await_others(&SocketProxies::carries, 100 * kMillisecond);
-  unlock();
+  leave();
   if (!is_orphan) Forks::close_own(*this);
   const bool left = !is_orphan && Forks::leave_orphan(false);
-  if (!left) lock();
+  if (!left) enter();
   if (!left && !is_orphan) await_others(&SocketProxies::is_awaited);
-  ending_ = true;
-  if (signals_held) let_signals_in();
+  lock_.keep();
   if (!left) {
     give_back_datagrams();  // what came while the lock was given away
     parents_.end();
@@ -523,8 +456,7 @@ void Runtime::finish() noexcept {
     ni_.close();
     endpoint_stack_.reset();  // waits for the ends of its streams
   }
-  // The lock is never given back: other threads may be in calls, and there is no stack for them any longer. Further calls of this thread go
-  // to the kernel's sockets.
+  // This thread keeps the lock: others may be in calls, and there is no stack for them any longer. Its own calls go to the C library.
 }
 
 }  // namespace unet::preload

@@ -1,8 +1,8 @@
-// runtime.h - the library's state of this process: the lock, the stack, the table of descriptors, and how threads wait; used by all
-// calls of ipstack/preload.
+// runtime.h - the library's state of this process: the stack, the table of descriptors, and how threads wait; used by all calls of
+// ipstack/preload.
 //
-// One lock is around all of it. A thread in a call polls the stack; poller.h says which thread sleeps for all, and when the helper polls.
-// Arrivals notify the threads that wait for a socket, and wake those that sleep.
+// One lock is around all of it (lock.h). A thread in a call polls the stack; poller.h says which thread sleeps for all, and when the helper
+// polls. Arrivals notify the threads that wait for a socket, and wake those that sleep.
 //
 // A thread may be cancelled (pthread_cancel()) while it sleeps, and at the beginning of a call, but never while it has the lock. Its stack
 // is unwound then as by an exception: what must be undone belongs to an object, and functions that wait are not noexcept.
@@ -10,13 +10,11 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -24,6 +22,7 @@
 #include "ipstack/preload/core_use.h"
 #include "ipstack/preload/epoll_set.h"
 #include "ipstack/preload/file.h"
+#include "ipstack/preload/lock.h"
 #include "ipstack/preload/ni_connection.h"
 #include "ipstack/preload/poller.h"
 #include "ipstack/preload/rules.h"
@@ -44,12 +43,12 @@ class Runtime {
   // The process's only one. It is never destroyed, as threads may be in calls until the very end.
   static Runtime& get() noexcept;
 
-  // Locks the runtime. Until it is unlocked, calls of this thread go to the C library.
+  // Has the lock.
   class Guard {
    public:
-    Guard() noexcept : runtime_(get()) { runtime_.lock(); }
+    Guard() noexcept : runtime_(get()) { runtime_.enter(); }
     ~Guard() {
-      runtime_.unlock();
+      runtime_.leave();
       if (standard_changed) [[unlikely]] follow_standard();
     }
     Guard(const Guard&) = delete;
@@ -61,27 +60,23 @@ class Runtime {
   // Within a Guard: releases the lock during a call of the kernel that may wait.
   class Away {
    public:
-    Away() noexcept : runtime_(get()) { runtime_.release(); }
-    ~Away() { runtime_.regain(); }
+    Away() noexcept : runtime_(get()) { runtime_.leave(); }
+    ~Away() { runtime_.lock_.take(); }
     Away(const Away&) = delete;
     Away& operator=(const Away&) = delete;
 
    private:
     Runtime& runtime_;
   };
-  // This thread is in the library already: what it calls is not the program's.
-  static bool inside() noexcept;
-  // Nor do its signals come now (signals.h); only when the process ends.
-  static bool holds_signals() noexcept;
+  Lock& lock() noexcept { return lock_; }
+  // This thread's calls are the program's, and may take the lock.
+  static bool may_enter() noexcept { return !Lock::inside() && get().lock_.is_own_process(); }
 
   Table& table() noexcept { return table_; }
   // Under the lock: a socket of the stack, or one that may become so. An inherited socket is adopted first.
   File* file(int fd);
 
   // ---- under the lock
-
-  // From here on the program cancels threads.
-  void expect_cancellation() noexcept { cancels_.store(true, std::memory_order_relaxed); }
 
   // Opens the stack if it is not open: 0, or -errno. `quiet`: the user is not told.
   int open(bool quiet = false);
@@ -173,8 +168,6 @@ class Runtime {
     return waits_back ? std::min(until, now() + kTryAgain) : until;
   }
 
-  // False in a child by vfork(), which has its parent's memory and not its parent's descriptors.
-  bool is_own_process() const noexcept { return ::getpid() == process_; }
   SocketProxies& proxies();
   ParentChannels& parents() noexcept { return parents_; }
   // Processes messages of other processes about our sockets, before a call that depends on them.
@@ -205,15 +198,9 @@ class Runtime {
   Runtime();
   void read_environment();
   Status open_stack();
-  void lock() noexcept;
-  void unlock() noexcept;
-  void release() noexcept;
-  static void come_out() noexcept;
-  void regain() noexcept;
+  void enter() noexcept;
+  void leave() noexcept;
   void forget_sleep(const void* here) noexcept;
-  void yield_lock() noexcept;
-  void hold_off_cancellation() noexcept;
-  void halt_at_end() noexcept;
   void dispatch();
   void begin_receiving(File& file);
   void resume_given_up();
@@ -234,10 +221,8 @@ class Runtime {
   static constexpr Nanoseconds kOthersWithin = 5 * kSecond;  // a process that has not asked for a socket by then does not want it
   void await_others(bool (SocketProxies::*what)() const noexcept, Nanoseconds within = kOthersWithin) noexcept;
 
+  Lock lock_;
   Table table_;
-  std::mutex mutex_;
-  std::atomic<bool> cancels_{false};     // the program has cancelled a thread
-  std::atomic<int> wanting_{0};          // threads that wait for the lock
   const Clock clock_;
   Rules rules_;
   NiConnection ni_;
@@ -259,11 +244,7 @@ class Runtime {
 
   std::unique_ptr<SocketProxies> proxies_;
   ParentChannels parents_;
-  pid_t process_ = ::getpid();
-
   OrphanLife orphan_;
-  std::atomic<bool> ending_{false};
-  bool ends_ = false;                    // finish() has begun
 };
 
 // Entries that this thread's calls hold, innermost last. A handler may leave all calls by longjmp() (Runtime::forget_sleep()).

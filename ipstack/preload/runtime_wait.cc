@@ -78,7 +78,7 @@ Runtime::Woken Runtime::wait_for(File& file, std::span<pollfd> kernel, Nanosecon
 
 void Runtime::record_attempt(bool found, bool waits) noexcept {
   if (found) return misses_.note_found();
-  if (waits || !misses_.note_miss(now()) || wanting_.load(std::memory_order_relaxed) != 0) return;
+  if (waits || !misses_.note_miss(now()) || lock_.is_wanted()) return;
   ::sched_yield();
   misses_.note_yield(now());
 }
@@ -96,7 +96,7 @@ bool Runtime::spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds unt
       }
       spin_pause();
     }
-    if (wanting_.load(std::memory_order_relaxed) != 0) yield_lock();
+    if (lock_.is_wanted()) lock_.yield();
     if (!kernel.empty() && poll_for(kernel, 0, nullptr) > 0) return true;
     if (at < yield_at) continue;
     ::sched_yield();  // the one we wait for may be waiting for this very core
@@ -113,10 +113,10 @@ class Runtime::Asleep {
     was_asleep_ = std::exchange(who.asleep, true);
     outermost_ = SleepOfThread::own.at == nullptr;
     if (outermost_) SleepOfThread::own = {__builtin_frame_address(0), &who};
-    runtime.release();
+    runtime.leave();
   }
   ~Asleep() {
-    runtime_.regain();
+    runtime_.lock_.take();
     who_.asleep = was_asleep_;
     if (outermost_) SleepOfThread::own = {};
     runtime_.poller_.remove_sleeper(who_);
@@ -214,18 +214,17 @@ void Runtime::help() {
   const uint32_t number = poller_.helper_number();
   poller_.begin_passes();
   std::vector<pollfd> fds;
-  while (!ending_ && poller_.helper_number() == number && !orphan_is_done()) {
+  while (poller_.helper_number() == number && !orphan_is_done()) {
     if (LastThread::is_awaited() && LastThread::is_this()) {
-      release();
+      leave();
       std::exit(EXIT_SUCCESS);
     }
     if (ni_.is_lost()) lose_interface();
     // Also where a call of the program has found one before.
     if (endpoint_stack_ == nullptr || !waiting_back_.empty()) come_back();
     if (endpoint_stack_ == nullptr) {
-      release();
+      const Away away;
       poll_for({}, kIdleWithoutInterface, nullptr);
-      regain();
       continue;
     }
     // A thread may have to be woken for what no thread has polled for since the last pass.
@@ -242,12 +241,13 @@ void Runtime::help() {
     if (proxies_ != nullptr) proxies_->append(fds);
     const size_t theirs = fds.size();
     parents_.append(fds);
-    release();
-    const bool kicked = poll_for(fds, time, nullptr) > 0 && fds[0].revents != 0;
-    regain();
+    const bool kicked = [&] {
+      const Away away;
+      return poll_for(fds, time, nullptr) > 0 && fds[0].revents != 0;
+    }();
     if (poller_.helper_number() != number) return;
     poller_.end_wait(kicked);
-    if (ending_ || endpoint_stack_ == nullptr) continue;
+    if (endpoint_stack_ == nullptr) continue;
     if (proxies_ != nullptr && proxies_->process(std::span(fds).subspan(2, theirs - 2))) poller_.note_work();
     if (fds.size() != theirs) parents_.process();
   }

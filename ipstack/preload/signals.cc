@@ -76,7 +76,7 @@ bool comes_second(const ucontext_t& interrupted) noexcept {
 void act(int number, siginfo_t* info, void* context) {
   ucontext_t& interrupted = *static_cast<ucontext_t*>(context);
   const bool at_once = std::find(std::begin(kAtOnce), std::end(kAtOnce), number) != std::end(kAtOnce);
-  if (!at_once && Runtime::holds_signals() && hold(*info, interrupted)) return;
+  if (!at_once && Lock::inside() && Runtime::get().lock().defers_signals() && hold(*info, interrupted)) return;
   Wanted& one = *wanted_of(number);
   const Handler handler = one.handler.load(std::memory_order_relaxed);
   const int flags = one.flags.load(std::memory_order_relaxed);

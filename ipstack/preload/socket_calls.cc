@@ -273,7 +273,7 @@ int tell_option(File& file, int level, int name, void* value, socklen_t* length)
 }  // namespace
 
 UNET_PRELOAD int socket(int domain, int type, int protocol) noexcept {
-  if (Runtime::inside() || !may_be_in_stack(domain, type, protocol)) return fresh(real().socket(domain, type, protocol));
+  if (Lock::inside() || !may_be_in_stack(domain, type, protocol)) return fresh(real().socket(domain, type, protocol));
   const Runtime::Guard guard;
   if (!has_memory()) return answer(-ENOMEM);
   const int fd = real().socket(domain, type, protocol);

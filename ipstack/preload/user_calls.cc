@@ -18,7 +18,7 @@ int change(Change call) noexcept {
 }  // namespace
 
 void unet::preload::before_user_change() noexcept {
-  if (Runtime::inside() || !Runtime::get().is_own_process()) return;
+  if (!Runtime::may_enter()) return;
   const Runtime::Guard guard;
   Runtime::get().reserve_interface();
 }

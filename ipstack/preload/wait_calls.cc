@@ -154,9 +154,10 @@ class Waiting {
   uint32_t names_ = 0;  // which of the kernel's, and for what
 };
 
-bool any_known(const pollfd* all, size_t count) noexcept {
-  if (Runtime::inside() || is_nowhere(all) || count > static_cast<size_t>(Table::kMax)) return false;
-  return std::any_of(all, all + count, [](const pollfd& each) { return Runtime::get().table().find(each.fd) != nullptr; });
+// Takes a span and is not inlined: the C library declares that poll() only writes its entries, so the compiler would warn of a read.
+[[gnu::noinline]] bool any_known(std::span<const pollfd> all) noexcept {
+  if (Lock::inside() || is_nowhere(all.data()) || all.size() > static_cast<size_t>(Table::kMax)) return false;
+  return std::any_of(all.begin(), all.end(), [](const pollfd& each) { return Runtime::get().table().find(each.fd) != nullptr; });
 }
 
 // How long a call may wait; and, as it says at its end, since when it did: 0 if it did not have to.
@@ -287,7 +288,7 @@ class Selection {
 };
 
 bool any_selected(int count, fd_set* read, fd_set* write, fd_set* except) noexcept {
-  if (Runtime::inside() || count < 0) return false;
+  if (Lock::inside() || count < 0) return false;
   for (const fd_set* set : {read, write, except}) {
     if (set != nullptr && is_nowhere(set)) return false;  // of which the kernel's call says so
   }
@@ -307,13 +308,13 @@ int select_with(int count, fd_set* read, fd_set* write, fd_set* except, Patience
 }  // namespace
 
 UNET_PRELOAD int poll(pollfd* all, nfds_t count, int timeout_ms) {
-  if (!any_known(all, count)) return real().poll(all, count, timeout_ms);
+  if (!any_known({all, count})) return real().poll(all, count, timeout_ms);
   Patience patience{timeout_ms < 0 ? kForever : static_cast<Nanoseconds>(timeout_ms) * unet::kMillisecond};
   return poll_with(all, count, patience, nullptr);
 }
 
 UNET_PRELOAD int ppoll(pollfd* all, nfds_t count, const timespec* timeout, const sigset_t* mask) {
-  if (!any_known(all, count)) return real().ppoll(all, count, timeout, mask);
+  if (!any_known({all, count})) return real().ppoll(all, count, timeout, mask);
   if (timeout != nullptr && !is_valid(*timeout)) return answer(-EINVAL);
   Patience patience{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
   return poll_with(all, count, patience, mask);

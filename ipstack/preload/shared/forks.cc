@@ -90,7 +90,7 @@ bool Forks::may_move = true;
 
 void Forks::before() noexcept {
   Runtime& runtime = Runtime::get();
-  runtime.lock();
+  runtime.enter();
   orphan_is_needed = orphan_for != OrphanFor::none && needs_orphan(runtime);
   if (orphan_for == OrphanFor::none || (orphan_for == OrphanFor::exec && orphan_is_needed)) begin(runtime);
 }
@@ -122,13 +122,13 @@ void Forks::go_on_as_parent(Runtime& runtime) {
   channel_ends[0] = channel_ends[1] = -1;
   inherited.clear();
   forked_channels.clear();
-  runtime.unlock();
+  runtime.leave();
 }
 
 void Forks::in_child() noexcept {
   if (orphan_for != OrphanFor::none) return;
   Runtime& runtime = Runtime::get();
-  runtime.process_ = ::getpid();
+  runtime.lock_.begin_process();
   LastThread::watch_first();
   Runtime::this_thread().renew();
   forget_proxies(runtime);
@@ -177,7 +177,7 @@ void Forks::go_on_as_child(Runtime& runtime) {
     if (File* const file = runtime.table_.file(fd)) forget_pending_accepts(*file);
   }
   runtime.poller_.wake_sleepers();  // threads of a program for which exec() failed
-  runtime.unlock();
+  runtime.leave();
 }
 
 void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& parent) {
@@ -427,7 +427,7 @@ bool Forks::leave_orphan(bool goes_on) {
   if (left) runtime.endpoint_stack().network().endpoint().connection().pass_to(0);
   if (goes_on && left) go_on_as_child(runtime);
   else if (goes_on && orphan_is_needed) go_on_as_parent(runtime);
-  else if (!left) runtime.unlock();
+  else if (!left) runtime.leave();
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return left;
 }
@@ -449,13 +449,12 @@ void Forks::run_orphan(Runtime& runtime, int told) {
   ::setsid();  // the orphan must not get signals for the program's terminal and group
   static_cast<void>(!::chdir("/"));
   ::prctl(PR_SET_NAME, "unet-sockets");
-  runtime.process_ = ::getpid();
+  runtime.lock_.begin_process();
   LastThread::watch_first();
-  runtime.endpoint_stack().network().endpoint().connection().pass_to(runtime.process_);
+  runtime.endpoint_stack().network().endpoint().connection().pass_to(::getpid());
   real().write(told, "", 1);
   real().close(told);
   runtime.orphan_.begin(runtime.now() + Runtime::kOthersWithin);
-  runtime.wanting_ = 0;
   runtime.poller_.forget_sleepers();
   runtime.proxies().hold_alone(runtime.by_socket_);
   go_on_as_parent(runtime);

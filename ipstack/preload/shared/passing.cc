@@ -69,7 +69,7 @@ void give_name(int end, std::string_view kind, const std::string& words) {
 // ---- sending
 
 bool passes_sockets(const msghdr& message) noexcept {
-  if (message.msg_controllen == 0 || message.msg_controllen > kControlMax || Runtime::inside()) return false;
+  if (message.msg_controllen == 0 || message.msg_controllen > kControlMax || Lock::inside()) return false;
   bool found = false;
   each_descriptor(message, [&](const unsigned char* place) { found = found || file_of(descriptor_at(place)) != nullptr; });
   return found;
@@ -248,7 +248,7 @@ void take_described(int fd) {
 }  // namespace
 
 void take_sockets(const msghdr& message, bool peeks) {
-  if (message.msg_controllen == 0 || Runtime::inside()) return;
+  if (message.msg_controllen == 0 || Lock::inside()) return;
   const ErrnoStays stays;
   each_descriptor(message, [&](const unsigned char* place) {
     const int fd = descriptor_at(place);
