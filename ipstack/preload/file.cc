@@ -1,9 +1,10 @@
-// file.cc - the table of descriptors.
+// file.cc - the table of descriptors and of the stack's sockets.
 #include "ipstack/preload/file.h"
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/streams.h"
@@ -32,6 +33,18 @@ Entry* Table::take(int fd) noexcept {
   std::erase(entry->fds, fd);
   if (is_standard(fd)) [[unlikely]] standard_changed = true;
   return entry->fds.empty() ? entry : nullptr;
+}
+
+void Table::give_socket(File& file, int socket) {
+  file.socket = socket;
+  const auto index = static_cast<size_t>(socket);
+  if (index >= by_socket_.size()) by_socket_.resize(index + 1);
+  by_socket_[index] = &file;
+}
+
+int Table::take_socket(File& file) noexcept {
+  by_socket_[static_cast<size_t>(file.socket)] = nullptr;
+  return std::exchange(file.socket, -1);
 }
 
 }  // namespace unet::preload

@@ -138,7 +138,8 @@ struct File : Entry {
   Nanoseconds busy_since = 0;      // the same of a `wanted` listener, for its owner
 };
 
-// Entries by descriptor. find() needs no lock; changes, and use of the entry, need the runtime's lock.
+// Entries by descriptor, and files by their socket in the stack. find() needs no lock; all else needs the runtime's lock, also the use of an
+// entry.
 class Table {
  public:
   static constexpr int kMax = 1 << 20;
@@ -156,9 +157,22 @@ class Table {
   // The descriptor names nothing of ours any longer; the entry, if no other does either: it is the caller's then.
   Entry* take(int fd) noexcept;
 
+  // The file has this socket of the stack from now on.
+  void give_socket(File& file, int socket);
+  // The file has no socket any longer. Returns the socket, which is the caller's then.
+  int take_socket(File& file) noexcept;
+  void forget_sockets() noexcept { by_socket_.clear(); }
+  // By the stack's number of their socket; null: there is none.
+  const std::vector<File*>& by_socket() const noexcept { return by_socket_; }
+  File* by_socket(int socket) const noexcept {
+    const auto index = static_cast<size_t>(socket);
+    return index < by_socket_.size() ? by_socket_[index] : nullptr;
+  }
+
  private:
   int end_ = 0;
   std::atomic<Entry*> entries_[kMax];
+  std::vector<File*> by_socket_;
 };
 
 }  // namespace unet::preload

@@ -120,20 +120,8 @@ const IpConfiguration* Runtime::configuration() {
   return &network.configuration();
 }
 
-void Runtime::give_socket(File& file, int socket) {
-  file.socket = socket;
-  const auto index = static_cast<size_t>(socket);
-  if (index >= by_socket_.size()) by_socket_.resize(index + 1);
-  by_socket_[index] = &file;
-}
-
-int Runtime::leave_socket(File& file) noexcept {
-  by_socket_[static_cast<size_t>(file.socket)] = nullptr;
-  return std::exchange(file.socket, -1);
-}
-
 void Runtime::close_socket(File& file) {
-  if (file.in_stack()) endpoint_stack_->timed_stack().close(leave_socket(file));
+  if (file.in_stack()) endpoint_stack_->timed_stack().close(table_.take_socket(file));
 }
 
 void Runtime::await_end(File& file) {
@@ -258,7 +246,7 @@ std::vector<int> Runtime::descriptors() const {
     }
   };
   for (int i = 0; i < table_.end(); ++i) append(table_.file(i));
-  for (const File* each : by_socket_) append(each);  // also what others have, and no descriptor names here
+  for (const File* each : table_.by_socket()) append(each);  // also what others have, and no descriptor names here
   std::sort(all.begin(), all.end());
   return all;
 }
@@ -376,8 +364,7 @@ void Runtime::notify_and_signal(File& file, bool came) {
 void Runtime::dispatch() {
   sockets::Change change;
   while (stack().next_change(change)) {
-    const auto index = static_cast<size_t>(change.socket);
-    File* const file = index < by_socket_.size() ? by_socket_[index] : nullptr;
+    File* const file = table_.by_socket(change.socket);
     if (file == nullptr) continue;
     if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);  // before threads are woken, as the kernel does
     notify_and_signal(*file, change.came || change.urgent);
@@ -408,7 +395,7 @@ void Runtime::give_back(File& file) {
 
 void Runtime::give_back_datagrams() {
   if (endpoint_stack_ == nullptr) return;
-  for (File* const each : by_socket_) {
+  for (File* const each : table_.by_socket()) {
     if (each == nullptr || each->is_stream()) continue;
     if (proxies_ != nullptr) stop_receiving(*each);
     if (!each->origins.empty()) give_back(*each);
@@ -418,8 +405,8 @@ void Runtime::give_back_datagrams() {
 
 // Passes their queues to the other owners; finish() waits for owners that have not looked yet (SocketProxies::is_awaited()).
 void Runtime::drain_listeners() {
-  for (size_t i = 0; i < by_socket_.size(); ++i) {
-    File* const file = by_socket_[i];
+  for (size_t i = 0; i < table_.by_socket().size(); ++i) {
+    File* const file = table_.by_socket()[i];
     if (file == nullptr || !file->listens) continue;
     if (SocketProxies::has_other_owners(*file)) drain(*file);
     else if (proxies_ != nullptr && proxies_->is_held(*file) && (events(*file) & EPOLLIN) != 0) stop_receiving(*file);

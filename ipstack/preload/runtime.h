@@ -93,12 +93,8 @@ class Runtime {
   Nanoseconds now() const noexcept { return clock_.now(); }
   bool logs() const noexcept { return logs_; }
 
-  // The file has this socket of the stack.
-  void give_socket(File& file, int socket);
   // Takes the socket away from the file, and closes it.
   void close_socket(File& file);
-  // Takes the socket away from the file. It stays open, and the caller owns it.
-  int leave_socket(File& file) noexcept;
   // For a close() of the last descriptor: waits as SO_LINGER says, until the peer has all that was sent, or a signal comes.
   void await_end(File& file);
   // Makes the close of the connection a reset.
@@ -229,7 +225,6 @@ class Runtime {
   bool lacks_memory_ = false;
   bool logs_ = false;
   std::unique_ptr<sockets::EndpointStack> endpoint_stack_;
-  std::vector<File*> by_socket_;         // of the stack's
   std::vector<File*> given_up_;          // listeners that give their connections to another process while no thread waits for them
   std::vector<File*> waiting_back_;      // listeners and datagram sockets, until there is a network interface again
   Nanoseconds tried_at_ = 0;             // to find one, last

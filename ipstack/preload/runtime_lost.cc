@@ -29,8 +29,7 @@ void Runtime::defer_error(File& file, int64_t error) noexcept {
 }
 
 void Runtime::lose_interface() {
-  for (size_t i = 0; i < by_socket_.size(); ++i) {
-    File* const file = by_socket_[i];
+  for (File* const file : table_.by_socket()) {
     if (file == nullptr) continue;
     sockets::Address local, remote;
     sockets::Stack& stack = endpoint_stack_->stack();
@@ -48,7 +47,7 @@ void Runtime::lose_interface() {
     notify_and_signal(*file, connection);
     if (!connection) file->signalled = File::kUnconnected;
   }
-  by_socket_.clear();
+  table_.forget_sockets();
   ni_.remember(endpoint_stack_->network().configuration());
   poller_.detach();
   sockets::EndpointStack::forget(std::move(endpoint_stack_));

@@ -57,7 +57,7 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
   file->send_told = listener.send_told;
   file->tells = listener.tells;
   runtime.table().put(fd, *file);
-  runtime.give_socket(*file, made);
+  runtime.table().give_socket(*file, made);
   listener.unserved_since = listener.busy_since = 0;
   return fd;
 }

@@ -196,7 +196,7 @@ int open_in_stack(File& file) {
   if (!has_memory()) return -ENOMEM;
   const int made = runtime.stack().socket(file.is_stream() ? sockets::Type::stream : sockets::Type::datagram, file.domain == AF_INET6);
   if (made < 0) return made;
-  runtime.give_socket(file, made);
+  runtime.table().give_socket(file, made);
   for (const File::Option& each : file.options) {
     const int result = give_option(file, each);
     if (result == 0 || file.inherited) continue;  // what is bound already is bound again: no call could say that it cannot be

@@ -39,7 +39,7 @@ std::optional<File::PendingAccept> SocketProxies::next_of(File& listener) {
   auto* const file = new File(listener.domain, SOCK_STREAM);
   file->kernel = false;
   file->bound = true;
-  runtime.give_socket(*file, made);
+  runtime.table().give_socket(*file, made);
   return File::PendingAccept{.names = names_of(*file), .own = file};
 }
 

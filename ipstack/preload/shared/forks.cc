@@ -97,11 +97,11 @@ void Forks::before() noexcept {
 
 // Collects what the child inherits, and makes its channels.
 void Forks::begin(Runtime& runtime) {
-  for (File* const each : runtime.by_socket_) {
+  for (File* const each : runtime.table().by_socket()) {
     if (each != nullptr && !each->fds.empty() && is_left(*each)) inherited.push_back(each);
   }
-  for (int fd = 0; fd < runtime.table_.end(); ++fd) {
-    if (File* const file = runtime.table_.file(fd); file != nullptr && file->pair) file->in_other_process = true;
+  for (int fd = 0; fd < runtime.table().end(); ++fd) {
+    if (File* const file = runtime.table().file(fd); file != nullptr && file->pair) file->in_other_process = true;
   }
   may_move = runtime.proxies_ == nullptr || runtime.proxies_->may_let_go();
   if (inherited.empty() || !make_channel(channel_ends)) channel_ends[0] = channel_ends[1] = -1;
@@ -133,11 +133,11 @@ void Forks::in_child() noexcept {
   Runtime::this_thread().renew();
   forget_proxies(runtime);
   runtime.poller_.forget_sleepers();
-  for (int fd = 0; fd < runtime.table_.end(); ++fd) {
-    if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
-    if (File* const file = runtime.table_.file(fd)) forget_threads(*file);  // also files that wait for a network interface
+  for (int fd = 0; fd < runtime.table().end(); ++fd) {
+    if (auto* const set = runtime.table().as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
+    if (File* const file = runtime.table().file(fd)) forget_threads(*file);  // also files that wait for a network interface
   }
-  for (File* const file : runtime.by_socket_) {
+  for (File* const file : runtime.table().by_socket()) {
     if (file != nullptr) forget_threads(*file);
   }
   go_on_as_child(runtime);
@@ -172,17 +172,17 @@ void Forks::go_on_as_child(Runtime& runtime) {
   if (runtime.endpoint_stack_ != nullptr) leave_stack(runtime, parent);
   runtime.poller_.leave_helper();  // there may be a helper without a stack while the network interface is away
   runtime.protect();
-  for (int fd = 0; fd < runtime.table_.end(); ++fd) {
-    if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) set->inherited = set->has_members_in_stack();
-    if (File* const file = runtime.table_.file(fd)) forget_pending_accepts(*file);
+  for (int fd = 0; fd < runtime.table().end(); ++fd) {
+    if (auto* const set = runtime.table().as<EpollSet>(fd, Entry::Kind::epoll)) set->inherited = set->has_members_in_stack();
+    if (File* const file = runtime.table().file(fd)) forget_pending_accepts(*file);
   }
   runtime.poller_.wake_sleepers();  // threads of a program for which exec() failed
   runtime.leave();
 }
 
 void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& parent) {
-  for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {
-    File* const file = runtime.by_socket_[i];
+  for (size_t i = 0; i < runtime.table().by_socket().size(); ++i) {
+    File* const file = runtime.table().by_socket()[i];
     if (file == nullptr) continue;
     Runtime::notify(*file);  // if exec() fails, calls of other threads find that the stack has moved
     forget_pending_accepts(*file);
@@ -207,7 +207,7 @@ void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& 
     for (File::Origin& each : file->origins) each.part = File::Part::rest;  // the owner's value was for the parent's claim
     if (parent != nullptr && stays) file->origins.push_back({parent, socket});
   }
-  runtime.by_socket_.clear();
+  runtime.table().forget_sockets();
   runtime.poller_.detach();
   sockets::EndpointStack::leave(std::move(runtime.endpoint_stack_));
   runtime.ni_.close();
@@ -389,8 +389,8 @@ void Forks::close_own(Runtime& runtime) {
   forget_program(runtime);
   const Runtime::Guard guard;
   if (!runtime.is_open()) return;
-  for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {  // sockets that calls of other threads still hold
-    if (runtime.by_socket_[i] != nullptr) runtime.close_socket(*runtime.by_socket_[i]);
+  for (File* const file : runtime.table().by_socket()) {  // sockets that calls of other threads still hold
+    if (file != nullptr) runtime.close_socket(*file);
   }
   static_cast<void>(runtime.endpoint_stack().await_ends(kEndsWithin));
 }
@@ -456,7 +456,7 @@ void Forks::run_orphan(Runtime& runtime, int told) {
   real().close(told);
   runtime.orphan_.begin(runtime.now() + Runtime::kOthersWithin);
   runtime.poller_.forget_sleepers();
-  runtime.proxies().hold_alone(runtime.by_socket_);
+  runtime.proxies().hold_alone(runtime.table().by_socket());
   go_on_as_parent(runtime);
   forget_program(runtime);
   runtime.help();
@@ -468,12 +468,12 @@ void Forks::run_orphan(Runtime& runtime, int told) {
 // Ends all sockets that no other process has.
 void Forks::forget_program(Runtime& runtime) {
   const Runtime::Guard guard;
-  for (int fd = 0; fd < runtime.table_.end(); ++fd) {
-    if (auto* const set = runtime.table_.as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
-    if (Entry* const entry = runtime.table_.take(fd)) runtime.let_go(*entry);
+  for (int fd = 0; fd < runtime.table().end(); ++fd) {
+    if (auto* const set = runtime.table().as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
+    if (Entry* const entry = runtime.table().take(fd)) runtime.let_go(*entry);
   }
-  for (size_t i = 0; i < runtime.by_socket_.size(); ++i) {  // files that only calls of the program's threads still held
-    File* const file = runtime.by_socket_[i];
+  for (size_t i = 0; i < runtime.table().by_socket().size(); ++i) {  // files that only calls of the program's threads still held
+    File* const file = runtime.table().by_socket()[i];
     if (file != nullptr && file->fds.empty() && file->holds == 0) runtime.let_go(*file);
   }
 }

@@ -119,7 +119,7 @@ SocketProxies::Step SocketProxies::step(Move& move, ChildChannel& channel, const
   const int memory = may ? out_of_the_way(::memfd_create("unet-stream", MFD_CLOEXEC)) : -1;
   if (memory < 0) return Step::stays;
   const ChildMessage said{.kind = ChildMessage::Kind::moved, .socket = held.socket};
-  if (write_stream(memory, stack.moves().export_stream(runtime.leave_socket(file)))) {
+  if (write_stream(memory, stack.moves().export_stream(runtime.table().take_socket(file)))) {
     static_cast<void>(send_on(channel.fd, &said, sizeof said, memory));  // if that fails, the peer learns the end later
   }
   real().close(memory);
