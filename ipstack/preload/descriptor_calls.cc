@@ -47,7 +47,7 @@ int doubled(int fd, int made) {
 
 // This library has it: as a number that open() is about to take, by Linux's words. Programs that choose so high a number look first whether
 // it is free.
-bool is_taken(int to) { return to >= kFirstDescriptor && Runtime::get().is_own(to); }
+bool is_taken(int to) { return to >= kFirstDescriptor && Runtime::get().own_descriptors().has(to); }
 
 // A child by vfork() closes and doubles its own descriptors, and has its parent's table.
 bool is_known(int fd) noexcept {
@@ -139,7 +139,7 @@ UNET_PRELOAD int close(int fd) {
   const AtKernel noted;
   if (is_known(fd)) return close_known(fd);
   if (Lock::inside()) note_own(fd, false);
-  else if (Runtime::get().is_own(fd)) return answer(-EBADF);
+  else if (Runtime::get().own_descriptors().has(fd)) return answer(-EBADF);
   return real().close(fd);
 }
 
@@ -153,7 +153,7 @@ UNET_PRELOAD int close_range(unsigned first, unsigned last, int flags) noexcept 
     }
   }
   if (Lock::inside() || first > last) return real().close_range(first, last, flags);
-  return close_all_but(Runtime::get().own_descriptors(), first, last, flags);  // those are not the program's to close
+  return close_all_but(Runtime::get().own_descriptors().all(), first, last, flags);  // those are not the program's to close
 }
 
 UNET_PRELOAD void closefrom(int first) noexcept { close_range(static_cast<unsigned>(std::max(first, 0)), ~0u, 0); }

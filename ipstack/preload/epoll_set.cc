@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "ipstack/preload/own_descriptors.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/runtime.h"
 

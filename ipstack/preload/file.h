@@ -138,8 +138,7 @@ struct File : Entry {
   Nanoseconds busy_since = 0;      // the same of a `wanted` listener, for its owner
 };
 
-// Entries by descriptor, and files by their socket in the stack. find() needs no lock; all else needs the runtime's lock, also the use of an
-// entry.
+// Entries by descriptor, and files by their socket in the stack. find() needs no lock. All else needs the runtime's, also use of an entry.
 class Table {
  public:
   static constexpr int kMax = 1 << 20;

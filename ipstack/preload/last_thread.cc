@@ -34,7 +34,7 @@ char state_of_first() noexcept {
 
 LastThread::First::~First() {
   first_ended.store(true, std::memory_order_relaxed);
-  Runtime::get().kick_helper();
+  Runtime::get().poller().kick_helper();
 }
 
 void LastThread::watch_first() {

@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "ipstack/preload/own_descriptors.h"
 #include "ipstack/preload/real.h"
 
 namespace unet::preload {

@@ -28,8 +28,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <span>
-#include <vector>
 
 // Every function that programs find here first.
 #define UNET_PRELOAD_FUNCTIONS(X)                                                                                                  \
@@ -78,17 +76,5 @@ struct ErrnoStays {
   const int before = errno;
   ~ErrnoStays() { errno = before; }
 };
-
-// Where this library's descriptors begin: behind the numbers that programs choose themselves, as a shell's 9, and expect where they open
-// few.
-constexpr int kFirstDescriptor = 900;
-// The descriptor by a number behind those that programs choose themselves, as a shell's 9, or count on as the next; else by its own.
-int out_of_the_way(int fd) noexcept;
-// The numbers that are a thread's eventfd, or that unet/ has given a descriptor of its own, or wanted to.
-void note_own(int fd, bool is) noexcept;
-// close_range(), but for these, which are in their order; what is below 0 is none.
-int close_all_but(std::span<const int> kept, unsigned first, unsigned last, int flags) noexcept;
-void append_own(std::vector<int>& all);
-void forget_own() noexcept;
 
 }  // namespace unet::preload

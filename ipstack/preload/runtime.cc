@@ -44,10 +44,7 @@ Runtime& Runtime::get() noexcept {
   return *runtime;
 }
 
-Runtime::Runtime() {
-  protect();
-  read_environment();
-}
+Runtime::Runtime() { read_environment(); }
 
 void Runtime::read_environment() {
   spin_.set_most(microseconds_of("UNET_SOCKETS_SPIN_US", spin_.most()));
@@ -93,7 +90,7 @@ Status Runtime::open_stack() {
   ni_.remember(endpoint_stack_->network().configuration());
   poller_.attach(*endpoint_stack_, opened->endpoint);
   opened_at_ = now();
-  protect();
+  own_descriptors_.update();
   return {};
 }
 
@@ -148,7 +145,7 @@ void Runtime::reset(File& file) noexcept {
 void Runtime::let_go(Entry& entry) {
   if (entry.fds.empty() && entry.holds != 0 && proxies_ != nullptr) {  // what comes is another process's now
     if (entry.kind == Entry::Kind::socket) stop_receiving(static_cast<File&>(entry));
-    kick_helper();
+    poller_.kick_helper();
   }
   if (!entry.fds.empty() || entry.holds != 0) return;
   if (entry.kind == Entry::Kind::socket) {
@@ -208,55 +205,6 @@ void Runtime::process_channels() {
   if (endpoint_stack_ != nullptr && proxies_ != nullptr && !proxies_->empty()) static_cast<void>(proxies_->process({}));
 }
 
-void Runtime::protect() noexcept {
-  const bool is_open = endpoint_stack_ != nullptr;
-  Connection* const connection = is_open ? &endpoint_stack_->network().endpoint().connection() : nullptr;
-  const auto channels = parents_.all();
-  const int all[] = {is_open ? connection->descriptor() : -1, is_open ? connection->news_descriptor() : -1, poller_.endpoint(),
-                     poller_.helper_event()};
-  static_assert(std::size(all) + ParentChannels::kMost == std::tuple_size_v<decltype(protected_)>);
-  for (size_t i = 0; i < protected_.size(); ++i) {
-    const size_t channel = i - std::size(all);
-    protected_[i].store(i < std::size(all) ? all[i] : channel < channels.size() ? channels[channel]->fd : -1, std::memory_order_relaxed);
-  }
-}
-
-bool Runtime::protects(int fd) const noexcept {
-  const auto is_it = [&](const auto& each) { return each.load(std::memory_order_relaxed) == fd; };
-  return fd >= 0 && std::any_of(protected_.begin(), protected_.end(), is_it) && lock_.is_own_process();
-}
-
-std::vector<int> Runtime::own_descriptors() {
-  if (!may_enter()) return {};
-  const Guard guard;
-  return descriptors();
-}
-
-std::vector<int> Runtime::descriptors() const {
-  std::vector<int> all;
-  for (const auto& each : protected_) {
-    if (each.load(std::memory_order_relaxed) >= 0) all.push_back(each.load(std::memory_order_relaxed));
-  }
-  append_own(all);
-  if (proxies_ != nullptr) proxies_->append(all);
-  const auto append = [&](const File* file) {
-    if (file == nullptr) return;
-    for (const File::PendingAccept& each : file->pending_accepts) {
-      if (each.fd >= 0) all.push_back(each.fd);
-    }
-  };
-  for (int i = 0; i < table_.end(); ++i) append(table_.file(i));
-  for (const File* each : table_.by_socket()) append(each);  // also what others have, and no descriptor names here
-  std::sort(all.begin(), all.end());
-  return all;
-}
-
-bool Runtime::is_own(int fd) {
-  if (fd < kFirstDescriptor) return protects(fd);
-  const std::vector<int> all = own_descriptors();
-  return std::binary_search(all.begin(), all.end(), fd);
-}
-
 SocketProxies& Runtime::proxies() {
   if (proxies_ == nullptr) proxies_ = std::make_unique<SocketProxies>(poller_.helper_event());
   return *proxies_;
@@ -264,18 +212,18 @@ SocketProxies& Runtime::proxies() {
 
 void Runtime::proxy(File& file, int fd, bool used) {
   proxies().add_proxy(file, fd, used);
-  kick_helper();
+  poller_.kick_helper();
 }
 
 void Runtime::share(File& file, int fd) {
   File* const all[] = {&file};
   proxies().add_channel(fd, all);
-  kick_helper();
+  poller_.kick_helper();
 }
 
 void Runtime::drain(File& listener) {
   proxies().drain(listener);
-  kick_helper();
+  poller_.kick_helper();
 }
 
 bool Runtime::poll(uint32_t local_messages) {
@@ -300,7 +248,7 @@ void Runtime::begin_receiving(File& file) {
   if (begins) {
     std::erase(given_up_, &file);
     static_cast<void>(stack().set_accepts_new_flows(file.socket, true));
-    if (!file.origins.empty()) kick_helper();  // it may not know the channel yet
+    if (!file.origins.empty()) poller_.kick_helper();  // it may not know the channel yet
   }
   file.asked = true;
   ParentChannels::send_to_all(file, ParentMessage::Kind::want);
@@ -312,7 +260,7 @@ void Runtime::begin_reading(File& file) {
   if (!file.in_stack()) return;
   if (begins && proxies_ != nullptr) proxies_->update_claims(file);
   if (file.origins.empty() || (events(file) & EPOLLIN) != 0) return;
-  if (begins) kick_helper();
+  if (begins) poller_.kick_helper();
   file.asked = true;
   ParentChannels::send_to_all(file, ParentMessage::Kind::want);
 }

@@ -12,8 +12,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,6 +22,7 @@
 #include "ipstack/preload/file.h"
 #include "ipstack/preload/lock.h"
 #include "ipstack/preload/ni_connection.h"
+#include "ipstack/preload/own_descriptors.h"
 #include "ipstack/preload/poller.h"
 #include "ipstack/preload/rules.h"
 #include "ipstack/preload/shared/orphan.h"
@@ -158,12 +157,15 @@ class Runtime {
   template <typename Attempt>
   int64_t block_on(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt);
   static Sleeper& this_thread() noexcept;
+  Poller& poller() noexcept { return poller_; }
   // Without a network interface a child has no helper that would find one: a thread that waits for an inherited socket tries so often.
   static constexpr Nanoseconds kTryAgain = kSecond / 4;
   Nanoseconds next_try(bool waits_back, Nanoseconds until) const noexcept {
     return waits_back ? std::min(until, now() + kTryAgain) : until;
   }
 
+  // No other process has sockets of this one, as far as is known. proxies() ends that.
+  bool is_alone() const noexcept { return proxies_ == nullptr; }
   SocketProxies& proxies();
   ParentChannels& parents() noexcept { return parents_; }
   // Processes messages of other processes about our sockets, before a call that depends on them.
@@ -172,13 +174,7 @@ class Runtime {
   void proxy(File& file, int fd, bool used = true);
   // The process at the other end of the channel `fd` has the listener or datagram socket, too. The helper owns `fd` from now on.
   void share(File& file, int fd);
-  // Descriptors of this library, sorted. The program must not close or replace them: the library would read, write and close its
-  // replacements. Below kFirstDescriptor only the indispensable ones are known.
-  std::vector<int> own_descriptors();
-  std::vector<int> descriptors() const;  // the same, under the lock
-  bool is_own(int fd);
-  // Updates the indispensable descriptors.
-  void protect() noexcept;
+  OwnDescriptors& own_descriptors() noexcept { return own_descriptors_; }
 
   // The process ends, or becomes another program: gives unread datagrams to the other owners of their sockets.
   void give_back_datagrams();
@@ -186,9 +182,7 @@ class Runtime {
   void finish() noexcept;
 
  private:
-  bool protects(int fd) const noexcept;
   friend class Forks;
-  friend class LastThread;
   class Asleep;
 
   Runtime();
@@ -210,7 +204,6 @@ class Runtime {
   static void* helper(void* runtime);
   void help();
   bool orphan_is_done() noexcept;
-  void kick_helper() noexcept { poller_.kick_helper(); }
   void drain(File& listener);
   void drain_listeners();
   void give_back(File& file);
@@ -234,8 +227,7 @@ class Runtime {
   SpinTime spin_;
   MissPace misses_;
 
-  // Descriptors that the library cannot do without: the control socket, the endpoint's, the helper's, channels.
-  std::array<std::atomic<int>, 4 + ParentChannels::kMost> protected_;
+  OwnDescriptors own_descriptors_;
 
   std::unique_ptr<SocketProxies> proxies_;
   ParentChannels parents_;

@@ -52,7 +52,7 @@ void Runtime::lose_interface() {
   poller_.detach();
   sockets::EndpointStack::forget(std::move(endpoint_stack_));
   ni_.close();
-  protect();
+  own_descriptors_.update();
 }
 
 // If there is one, what was bound is bound again.

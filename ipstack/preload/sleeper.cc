@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "ipstack/preload/own_descriptors.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/runtime.h"
 

@@ -116,7 +116,7 @@ void Forks::go_on_as_parent(Runtime& runtime) {
   if (channel_ends[0] >= 0) {
     real().close(channel_ends[1]);
     runtime.proxies().add_channel(channel_ends[0], inherited);
-    runtime.kick_helper();
+    runtime.poller().kick_helper();
   }
   for (const ForkedChannel& each : forked_channels) real().close(each.end);
   channel_ends[0] = channel_ends[1] = -1;
@@ -132,7 +132,7 @@ void Forks::in_child() noexcept {
   LastThread::watch_first();
   Runtime::this_thread().renew();
   forget_proxies(runtime);
-  runtime.poller_.forget_sleepers();
+  runtime.poller().forget_sleepers();
   for (int fd = 0; fd < runtime.table().end(); ++fd) {
     if (auto* const set = runtime.table().as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
     if (File* const file = runtime.table().file(fd)) forget_threads(*file);  // also files that wait for a network interface
@@ -170,13 +170,13 @@ void Forks::go_on_as_child(Runtime& runtime) {
   runtime.ni_.forget_reserve();
   forget_proxies(runtime);
   if (runtime.endpoint_stack_ != nullptr) leave_stack(runtime, parent);
-  runtime.poller_.leave_helper();  // there may be a helper without a stack while the network interface is away
-  runtime.protect();
+  runtime.poller().leave_helper();  // there may be a helper without a stack while the network interface is away
+  runtime.own_descriptors().update();
   for (int fd = 0; fd < runtime.table().end(); ++fd) {
     if (auto* const set = runtime.table().as<EpollSet>(fd, Entry::Kind::epoll)) set->inherited = set->has_members_in_stack();
     if (File* const file = runtime.table().file(fd)) forget_pending_accepts(*file);
   }
-  runtime.poller_.wake_sleepers();  // threads of a program for which exec() failed
+  runtime.poller().wake_sleepers();  // threads of a program for which exec() failed
   runtime.leave();
 }
 
@@ -208,7 +208,7 @@ void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& 
     if (parent != nullptr && stays) file->origins.push_back({parent, socket});
   }
   runtime.table().forget_sockets();
-  runtime.poller_.detach();
+  runtime.poller().detach();
   sockets::EndpointStack::leave(std::move(runtime.endpoint_stack_));
   runtime.ni_.close();
 }
@@ -434,7 +434,7 @@ bool Forks::leave_orphan(bool goes_on) {
 
 // In an orphan: closes the program's descriptors before the program ends or is replaced, as file locks and pipes must end with it.
 void Forks::close_program(Runtime& runtime, int told) {
-  std::vector<int> own = runtime.descriptors();
+  std::vector<int> own = runtime.own_descriptors().all_now();
   own.insert(own.end(), {told, channel_ends[0], channel_ends[1]});
   for (const ForkedChannel& each : forked_channels) own.push_back(each.end);
   std::sort(own.begin(), own.end());
@@ -455,7 +455,7 @@ void Forks::run_orphan(Runtime& runtime, int told) {
   real().write(told, "", 1);
   real().close(told);
   runtime.orphan_.begin(runtime.now() + Runtime::kOthersWithin);
-  runtime.poller_.forget_sleepers();
+  runtime.poller().forget_sleepers();
   runtime.proxies().hold_alone(runtime.table().by_socket());
   go_on_as_parent(runtime);
   forget_program(runtime);

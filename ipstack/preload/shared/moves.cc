@@ -186,7 +186,7 @@ bool Forks::may_receive(File& file) {
   const Nanoseconds until = runtime.now() + kMeetsWithin;
   int met;
   while ((met = stack.moves().seek_local_peer(file.inherited->remote)) == 0 && runtime.now() < until) {
-    runtime.poller_.wait(kMillisecond);
+    runtime.poller().wait(kMillisecond);
     static_cast<void>(runtime.poll());
   }
   if (met >= 0 || file.inherited->group == 0) return met == 1;

@@ -23,7 +23,7 @@ ParentChannel::~ParentChannel() { renew(-1); }
 void ParentChannel::renew(int end) noexcept {
   if (fd >= 0) real().close(fd);
   fd = end;
-  Runtime::get().protect();
+  Runtime::get().own_descriptors().update();
 }
 
 bool ParentChannel::send(ParentMessage::Kind kind, int socket, int descriptor, bool may_wait) const noexcept {
@@ -41,7 +41,7 @@ std::shared_ptr<ParentChannel> ParentChannels::add(int fd, bool to_parent) {
   }
   auto channel = std::make_shared<ParentChannel>(fd);
   channels_.push_back(channel);
-  Runtime::get().protect();
+  Runtime::get().own_descriptors().update();
   return channel;
 }
 

@@ -39,7 +39,7 @@ struct ParentChannel {
 
 class ParentChannels {
  public:
-  static constexpr size_t kMost = 12;  // each has a place among the protected descriptors (Runtime::protect())
+  static constexpr size_t kMost = 12;  // each has a place in OwnDescriptors
 
   // Adds a channel. nullptr: there are too many; it prints a message and closes the descriptor. The last place is reserved for a child's
   // channel to its parent.

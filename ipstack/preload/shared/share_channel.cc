@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "ipstack/preload/own_descriptors.h"
 #include "ipstack/preload/real.h"
 
 namespace unet::preload {
