@@ -27,7 +27,7 @@ int made(Make make) {
 
 // The ready events of an entry. A thread that waits also accepts from listeners.
 uint32_t events_for_waiter(Entry& entry) {
-  if (entry.kind == Entry::Kind::socket) Runtime::get().start_receiving(static_cast<File&>(entry));
+  if (entry.kind == Entry::Kind::socket) Runtime::get().reception().start(static_cast<File&>(entry));
   return Runtime::get().events(entry);
 }
 
@@ -116,7 +116,7 @@ void adopt_files(EpollSet& set) {
       if (one->set == &set && each->kernel) join_set(*one);  // what became a pair meanwhile; others are there already
     }
     if (!each->inherited || each->inherited->connected) continue;
-    if (Forks::adopt(*each)) runtime.start_receiving(*each);
+    if (Forks::adopt(*each)) runtime.reception().start(*each);
     else set.inherited = true;
   }
 }
@@ -219,7 +219,7 @@ UNET_PRELOAD int epoll_ctl(int epoll, int operation, int fd, epoll_event* event)
   // An undecided socket is in both sets, until its backend is chosen.
   const int wrong = file->kernel ? control_kernel(*set, epoll, operation, fd, event) : 0;
   if (wrong < 0) return answer(wrong);
-  Runtime::get().start_receiving(*file);
+  Runtime::get().reception().start(*file);
   return answer(control(*set, operation, *file, fd, event));
 }
 

@@ -82,7 +82,7 @@ int become(char* const* environment, Exec exec) {
   if (Runtime::may_enter()) {
     const bool kept = Forks::leave_orphan(true);
     const Runtime::Guard guard;
-    if (!kept) Runtime::get().give_back_datagrams();
+    if (!kept) Reception::return_all_unread();
     left = Forks::prepare_exec();
   }
   if (left.empty()) return exec(environment);

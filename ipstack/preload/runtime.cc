@@ -144,7 +144,7 @@ void Runtime::reset(File& file) noexcept {
 
 void Runtime::let_go(Entry& entry) {
   if (entry.fds.empty() && entry.holds != 0 && proxies_ != nullptr) {  // what comes is another process's now
-    if (entry.kind == Entry::Kind::socket) stop_receiving(static_cast<File&>(entry));
+    if (entry.kind == Entry::Kind::socket) Reception::stop(static_cast<File&>(entry));
     poller_.kick_helper();
   }
   if (!entry.fds.empty() || entry.holds != 0) return;
@@ -153,9 +153,9 @@ void Runtime::let_go(Entry& entry) {
     if (SocketProxies::has_other_owners(file)) return drain(file);
     EpollSet::forget(file);
     std::erase(waiting_back_, &file);
-    std::erase(given_up_, &file);
+    reception_.forget(file);
     if (!file.is_stream() && file.in_stack() && !file.origins.empty()) {
-      give_back(file);
+      Reception::return_unread(file);
       parents_.process();
     }
     if (!file.pair) ParentChannels::send_to_all(file, ParentMessage::Kind::close);
@@ -241,51 +241,6 @@ void Runtime::poll_all() {
   }
 }
 
-void Runtime::begin_receiving(File& file) {
-  if (!file.is_stream()) return begin_reading(file);
-  const bool begins = !std::exchange(file.receives, true);
-  if (!file.in_stack()) return;
-  if (begins) {
-    std::erase(given_up_, &file);
-    static_cast<void>(stack().set_accepts_new_flows(file.socket, true));
-    if (!file.origins.empty()) poller_.kick_helper();  // it may not know the channel yet
-  }
-  file.asked = true;
-  ParentChannels::send_to_all(file, ParentMessage::Kind::want);
-}
-
-// For a datagram socket. Asks its owners while nothing is there.
-void Runtime::begin_reading(File& file) {
-  const bool begins = !std::exchange(file.receives, true);
-  if (!file.in_stack()) return;
-  if (begins && proxies_ != nullptr) proxies_->update_claims(file);
-  if (file.origins.empty() || (events(file) & EPOLLIN) != 0) return;
-  if (begins) poller_.kick_helper();
-  file.asked = true;
-  ParentChannels::send_to_all(file, ParentMessage::Kind::want);
-}
-
-void Runtime::stop_receiving(File& file) {
-  if (!file.is_joined() || !file.in_stack() || !std::exchange(file.receives, false)) return;
-  if (!file.is_stream()) return proxies().update_claims(file);
-  static_cast<void>(stack().set_accepts_new_flows(file.socket, false));
-}
-
-void Runtime::give_up(File& listener) {
-  stop_receiving(listener);
-  if (std::find(given_up_.begin(), given_up_.end(), &listener) == given_up_.end()) given_up_.push_back(&listener);
-}
-
-// A thread begins to wait: perhaps for one of these, by a set in a set, too.
-void Runtime::resume_given_up() {
-  for (size_t i = 0; i < given_up_.size();) {
-    File& listener = *given_up_[i];
-    if (!listener.receives && proxies().is_waited_for(listener)) start_receiving(listener);
-    if (listener.receives) std::erase(given_up_, &listener);
-    else ++i;
-  }
-}
-
 void Runtime::notify(File& file) {
   EpollSet::notify_sets(file);
   for (Sleeper* each : file.sleepers) each->wake();
@@ -296,7 +251,7 @@ void Runtime::set_signals(File& file, int fd, bool on) {
   if (file.signals_of >= 0) return;
   file.signals_of = fd;
   file.signalled = file.in_stack() ? events(file) : File::kUnconnected;
-  start_receiving(file);  // it waits from now on
+  reception_.start(file);  // it waits from now on
 }
 
 void Runtime::notify_and_signal(File& file, bool came) {
@@ -333,31 +288,13 @@ void Runtime::await_others(bool (SocketProxies::*what)() const noexcept, Nanosec
   }
 }
 
-// Gives unread arrivals of an inherited or passed socket back while its owner still knows that this process has it.
-void Runtime::give_back(File& file) {
-  file.receives = false;
-  static_cast<void>(stack().set_accepts_new_flows(file.socket, false));
-  poll();
-  SocketProxies::give_back(file);
-}
-
-void Runtime::give_back_datagrams() {
-  if (endpoint_stack_ == nullptr) return;
-  for (File* const each : table_.by_socket()) {
-    if (each == nullptr || each->is_stream()) continue;
-    if (proxies_ != nullptr) stop_receiving(*each);
-    if (!each->origins.empty()) give_back(*each);
-  }
-  parents_.process();
-}
-
 // Passes their queues to the other owners; finish() waits for owners that have not looked yet (SocketProxies::is_awaited()).
 void Runtime::drain_listeners() {
   for (size_t i = 0; i < table_.by_socket().size(); ++i) {
     File* const file = table_.by_socket()[i];
     if (file == nullptr || !file->listens) continue;
     if (SocketProxies::has_other_owners(*file)) drain(*file);
-    else if (proxies_ != nullptr && proxies_->is_held(*file) && (events(*file) & EPOLLIN) != 0) stop_receiving(*file);
+    else if (proxies_ != nullptr && proxies_->is_held(*file) && (events(*file) & EPOLLIN) != 0) Reception::stop(*file);
   }
 }
 
@@ -370,7 +307,7 @@ void* Runtime::helper(void* runtime) {
 void Runtime::finish() noexcept {
   enter();
   lock_.halt_others();
-  give_back_datagrams();
+  Reception::return_all_unread();
   drain_listeners();
   await_others(&SocketProxies::is_draining);
   const bool is_orphan = orphan_.is_orphan();
@@ -383,7 +320,7 @@ void Runtime::finish() noexcept {
   if (!left && !is_orphan) await_others(&SocketProxies::is_awaited);
   lock_.keep();
   if (!left) {
-    give_back_datagrams();  // what came while the lock was given away
+    Reception::return_all_unread();  // what came while the lock was given away
     parents_.end();
   }
   for (const auto& each : parents_.all()) each->renew(-1);  // connections that were not accepted go to other processes

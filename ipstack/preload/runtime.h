@@ -27,6 +27,7 @@
 #include "ipstack/preload/rules.h"
 #include "ipstack/preload/shared/orphan.h"
 #include "ipstack/preload/shared/parent_channels.h"
+#include "ipstack/preload/shared/reception.h"
 #include "ipstack/preload/signals.h"
 #include "ipstack/preload/sleeper.h"
 #include "ipstack/preload/streams.h"
@@ -112,14 +113,6 @@ class Runtime {
   static int64_t gone(File& file, bool sends) noexcept;
   // After a call that did only a part: the next call returns this -errno.
   void defer_error(File& file, int64_t error) noexcept;
-  // The program accepts or reads from a socket, or waits for it. A socket that shares its port with other processes may get arrivals now.
-  void start_receiving(File& file) {
-    const bool may = file.is_joined() && (file.in_stack() || file.inherited);
-    if (may && (!file.receives || (!file.asked && !file.origins.empty()))) begin_receiving(file);
-  }
-  // The program does not receive for now; give_up(): until a thread waits for the listener.
-  void stop_receiving(File& file);
-  void give_up(File& listener);
   // The ready events of a socket of the stack, in epoll's bits; without the shadow.
   uint32_t events(const File& file) const noexcept;
   // The ready events of a socket or an epoll set.
@@ -168,6 +161,7 @@ class Runtime {
   bool is_alone() const noexcept { return proxies_ == nullptr; }
   SocketProxies& proxies();
   ParentChannels& parents() noexcept { return parents_; }
+  Reception& reception() noexcept { return reception_; }
   // Processes messages of other processes about our sockets, before a call that depends on them.
   void process_channels();
   // The helper carries the connection's bytes to `fd`, and owns that from now on.
@@ -176,8 +170,6 @@ class Runtime {
   void share(File& file, int fd);
   OwnDescriptors& own_descriptors() noexcept { return own_descriptors_; }
 
-  // The process ends, or becomes another program: gives unread datagrams to the other owners of their sockets.
-  void give_back_datagrams();
   // The process ends: closes its connections, and lets sent data leave.
   void finish() noexcept;
 
@@ -192,9 +184,6 @@ class Runtime {
   void leave() noexcept;
   void forget_sleep(const void* here) noexcept;
   void dispatch();
-  void begin_receiving(File& file);
-  void resume_given_up();
-  void begin_reading(File& file);
   bool is_less(const File& file) const noexcept;
   void lose_interface();
   void come_back();
@@ -206,7 +195,6 @@ class Runtime {
   bool orphan_is_done() noexcept;
   void drain(File& listener);
   void drain_listeners();
-  void give_back(File& file);
   static constexpr Nanoseconds kOthersWithin = 5 * kSecond;  // a process that has not asked for a socket by then does not want it
   void await_others(bool (SocketProxies::*what)() const noexcept, Nanoseconds within = kOthersWithin) noexcept;
 
@@ -218,7 +206,6 @@ class Runtime {
   bool lacks_memory_ = false;
   bool logs_ = false;
   std::unique_ptr<sockets::EndpointStack> endpoint_stack_;
-  std::vector<File*> given_up_;          // listeners that give their connections to another process while no thread waits for them
   std::vector<File*> waiting_back_;      // listeners and datagram sockets, until there is a network interface again
   Nanoseconds tried_at_ = 0;             // to find one, last
   Nanoseconds opened_at_ = 0;            // the stack
@@ -231,6 +218,7 @@ class Runtime {
 
   std::unique_ptr<SocketProxies> proxies_;
   ParentChannels parents_;
+  Reception reception_;
   OrphanLife orphan_;
 };
 

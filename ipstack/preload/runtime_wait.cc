@@ -62,7 +62,7 @@ class WakesOuter {
 Runtime::Woken Runtime::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask, bool spin_asks) {
   const WakesOuter outer(who);
   who.sleep_begins();
-  if (!given_up_.empty()) [[unlikely]] resume_given_up();
+  reception_.resume();
   if (poll()) return Woken::something;
   if (mask == nullptr && spin(who, spin_asks ? kernel : std::span<pollfd>(), until)) return Woken::something;
   if (now() >= until) return !kernel.empty() && poll_for(kernel, 0, nullptr) > 0 ? Woken::something : Woken::timed_out;

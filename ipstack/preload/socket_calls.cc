@@ -77,10 +77,10 @@ int take_pending(File& listener, sockaddr* address, socklen_t* length, int flags
   if (fd < 0 || !ParentChannels::answer(taken, ParentMessage::Kind::took)) {
     if (fd >= 0) real().close(fd);
     else if (taken.own != nullptr) Runtime::get().reset(*taken.own);
-    Runtime::get().start_receiving(listener);
+    Runtime::get().reception().start(listener);
     return -EAGAIN;
   }
-  if (Runtime::get().proxies().is_waited_for(listener)) Runtime::get().start_receiving(listener);  // another thread does
+  if (Runtime::get().proxies().is_waited_for(listener)) Runtime::get().reception().start(listener);  // another thread does
   File* const file = taken.own != nullptr ? taken.own : new File(listener.domain, SOCK_STREAM);
   file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
   file->bound = true;
@@ -101,7 +101,7 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   if (address != nullptr && (sockets::is_nowhere(address) || sockets::is_nowhere(length))) return -EFAULT;
   if (address != nullptr && static_cast<int>(*length) < 0) return -EINVAL;
   Runtime& runtime = Runtime::get();
-  runtime.start_receiving(listener);
+  runtime.reception().start(listener);
   return static_cast<int>(runtime.block_on(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
     while (!listener.pending_accepts.empty()) {
       if (const int made = take_pending(listener, address, length, flags); made != -EAGAIN) return made;

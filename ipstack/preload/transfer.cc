@@ -151,12 +151,12 @@ template <typename Attempt>
 int64_t receive_waiting(File& file, int flags, Attempt attempt) {
   Runtime& runtime = Runtime::get();
   file.unserved_since = 0;
-  runtime.start_receiving(file);
+  runtime.reception().start(file);
   return runtime.block_on(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) -> int64_t {
-    if (file.in_stack() && !file.receives) runtime.start_receiving(file);  // meanwhile
+    if (file.in_stack() && !file.receives) runtime.reception().start(file);  // meanwhile
     const int64_t got = attempt(kernel);
     const bool another_asked = got >= 0 && !file.origins.empty() && runtime.proxies().is_waited_for(file);
-    if (another_asked) runtime.start_receiving(file);
+    if (another_asked) runtime.reception().start(file);
     return got;
   });
 }

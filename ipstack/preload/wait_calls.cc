@@ -38,7 +38,7 @@ class Waiting {
       }
       if (file->kernel) add_kernels(all[i]);
       else kernel_[i].fd = -1;
-      runtime.start_receiving(*file);
+      runtime.reception().start(*file);
       hold(i, *file);
     }
   }

@@ -166,7 +166,7 @@ void Forks::go_on_as_child(Runtime& runtime) {
     channel_ends[0] = channel_ends[1] = -1;
   }
   runtime.waiting_back_.clear();
-  runtime.given_up_.clear();
+  runtime.reception().forget_all();
   runtime.ni_.forget_reserve();
   forget_proxies(runtime);
   if (runtime.endpoint_stack_ != nullptr) leave_stack(runtime, parent);
@@ -234,7 +234,7 @@ bool Forks::join(File& file) {
   }
   if (left.listens) static_cast<void>(stack.set_accepts_new_flows(file.socket, file.receives));
   if (!file.is_stream()) runtime.proxies().update_claims(file);
-  if (file.receives) runtime.begin_receiving(file);
+  if (file.receives) runtime.reception().begin(file);
   if (!file.is_stream() && !left.remote.host.is_unspecified()) static_cast<void>(stack.connect(file.socket, left.remote));
   return true;
 }

@@ -79,7 +79,7 @@ bool SocketProxies::give_up_connection(File& listener) {
   }
   listener.wanted = false;
   listener.busy_since = 0;
-  runtime.give_up(listener);
+  runtime.reception().give_up(listener);
   return false;
 }
 
