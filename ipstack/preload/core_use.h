@@ -11,9 +11,8 @@ namespace unet::preload {
 // How long a thread spins before it sleeps: as long as spinning was of use lately.
 class SpinTime {
  public:
-  void set_most(Nanoseconds most) noexcept { most_ = now_ = most; }
+  explicit SpinTime(Nanoseconds most) noexcept : most_(most), now_(most) {}
   Nanoseconds now() const noexcept { return now_; }
-  Nanoseconds most() const noexcept { return most_; }
   void note_found() noexcept { now_ = most_; }
   void note_sleep(Nanoseconds slept) noexcept {
     now_ = slept < kWorthSpinning ? most_ : slept > kLongSleep ? 0 : std::max(std::min(kLeast, most_), now_ / 2);
@@ -24,7 +23,8 @@ class SpinTime {
   static constexpr Nanoseconds kWorthSpinning = 60 * kMicrosecond;  // an arrival so soon after a sleep began: a longer spin had found it
   static constexpr Nanoseconds kLongSleep = 10 * kMillisecond;      // the next wait begins with sleep
 
-  Nanoseconds most_ = 20 * kMicrosecond, now_ = most_;
+  const Nanoseconds most_;
+  Nanoseconds now_;
 };
 
 constexpr Nanoseconds kYieldEvery = 5 * kMicrosecond;

@@ -17,8 +17,7 @@ class NiConnection {
     int endpoint;  // its descriptor
   };
 
-  // $UNET_NI.
-  void set_name(const char* name) { name_ = name; }
+  explicit NiConnection(const std::string& name) : name_(name) {}
   bool is_embedded() const noexcept { return name_.starts_with("embedded:"); }
 
   // Opens a stack. Waits until the interface may use its addresses: a program that is started with the interface need not know that.
@@ -36,7 +35,7 @@ class NiConnection {
  private:
   Result<Opened> try_open(const Clock& clock);
 
-  std::string name_;
+  const std::string name_;
   std::optional<Context> context_;
   std::optional<Context> reserve_;
   std::optional<IpConfiguration> known_;

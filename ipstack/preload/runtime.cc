@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <new>
@@ -28,14 +27,6 @@ int errno_of(const Error& error) noexcept {
   }
 }
 
-Nanoseconds microseconds_of(const char* variable, Nanoseconds otherwise) noexcept {
-  const char* const text = ::secure_getenv(variable);
-  if (text == nullptr) return otherwise;
-  char* end = nullptr;
-  const unsigned long value = std::strtoul(text, &end, 10);
-  return end == text || *end != 0 || value > 1'000'000 ? otherwise : value * kMicrosecond;
-}
-
 }  // namespace
 
 Runtime& Runtime::get() noexcept {
@@ -44,18 +35,7 @@ Runtime& Runtime::get() noexcept {
   return *runtime;
 }
 
-Runtime::Runtime() { read_environment(); }
-
-void Runtime::read_environment() {
-  spin_.set_most(microseconds_of("UNET_SOCKETS_SPIN_US", spin_.most()));
-  logs_ = ::secure_getenv("UNET_SOCKETS_LOG") != nullptr;
-  // Now, as programs such as nginx give their children an environment without it.
-  if (const char* const ni = ::secure_getenv("UNET_NI")) ni_.set_name(ni);
-  const char* const text = ::secure_getenv("UNET_SOCKETS_RULES");
-  if (text == nullptr) return;
-  if (auto rules = Rules::parse(text)) rules_ = std::move(*rules);
-  else std::fprintf(stderr, "unet-sockets: UNET_SOCKETS_RULES: %s; no rule is used\n", rules.error().text.c_str());
-}
+Runtime::Runtime() = default;
 
 // ---- the lock
 
@@ -100,7 +80,7 @@ int Runtime::open(bool quiet) {
   lacks_memory_ = !opened && opened.error().code == Errc::out_of_memory;
   if (opened) return 0;
   static bool told = false;
-  if (logs_ || (!quiet && !std::exchange(told, true))) tell_user("unet-sockets: %s\n", opened.error().text.c_str());
+  if (settings_.logs || (!quiet && !std::exchange(told, true))) tell_user("unet-sockets: %s\n", opened.error().text.c_str());
   return -errno_of(opened.error());
 }
 

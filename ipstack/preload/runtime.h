@@ -24,7 +24,7 @@
 #include "ipstack/preload/ni_connection.h"
 #include "ipstack/preload/own_descriptors.h"
 #include "ipstack/preload/poller.h"
-#include "ipstack/preload/rules.h"
+#include "ipstack/preload/settings.h"
 #include "ipstack/preload/shared/orphan.h"
 #include "ipstack/preload/shared/parent_channels.h"
 #include "ipstack/preload/shared/reception.h"
@@ -89,9 +89,8 @@ class Runtime {
   bool is_open() const noexcept { return endpoint_stack_ != nullptr; }
   // Addresses of the network interface; while it is away, as they were. Null: there was none yet.
   const IpConfiguration* configuration();
-  const Rules& rules() const noexcept { return rules_; }
+  const Settings& settings() const noexcept { return settings_; }
   Nanoseconds now() const noexcept { return clock_.now(); }
-  bool logs() const noexcept { return logs_; }
 
   // Takes the socket away from the file, and closes it.
   void close_socket(File& file);
@@ -178,7 +177,6 @@ class Runtime {
   class Asleep;
 
   Runtime();
-  void read_environment();
   Status open_stack();
   void enter() noexcept;
   void leave() noexcept;
@@ -201,17 +199,16 @@ class Runtime {
   Lock lock_;
   Table table_;
   const Clock clock_;
-  Rules rules_;
-  NiConnection ni_;
+  const Settings settings_ = Settings::read();
+  NiConnection ni_{settings_.ni};
   bool lacks_memory_ = false;
-  bool logs_ = false;
   std::unique_ptr<sockets::EndpointStack> endpoint_stack_;
   std::vector<File*> waiting_back_;      // listeners and datagram sockets, until there is a network interface again
   Nanoseconds tried_at_ = 0;             // to find one, last
   Nanoseconds opened_at_ = 0;            // the stack
 
   Poller poller_;
-  SpinTime spin_;
+  SpinTime spin_{settings_.spin_most};
   MissPace misses_;
 
   OwnDescriptors own_descriptors_;

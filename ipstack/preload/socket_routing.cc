@@ -97,7 +97,7 @@ bool is_of_device(const File& file) {
 
 // The backend of a socket that is bound to `local`; none: there is no memory to find out.
 std::optional<Backend> backend_of_local(const File& file, const sockets::Address& local) {
-  if (const auto said = Runtime::get().rules().find(protocol_of(file), local)) return said;
+  if (const auto said = Runtime::get().settings().rules.find(protocol_of(file), local)) return said;
   if (local.host.is_loopback() || is_of_device(file)) return Backend::kernel;
   const IpConfiguration* const all = known_addresses();
   if (all == nullptr) return Runtime::get().lacks_memory() ? std::nullopt : std::optional(Backend::kernel);
@@ -142,7 +142,7 @@ int give_option(const File& file, const File::Option& option) {
   const int wrong = runtime.endpoint_stack().set_option(file.socket, option.level, option.name, option.value.data(), length);
   if (wrong == 0 || (wrong == -ENOPROTOOPT && does_without(option.level, option.name, option.value.data(), length))) return 0;
   const bool lasts = wrong == -ENOPROTOOPT || wrong == -ENOENT;  // there is no such option, no such congestion control
-  if (runtime.logs() || (lasts && is_news(option))) {
+  if (runtime.settings().logs || (lasts && is_news(option))) {
     tell_user("unet-sockets: descriptor %d: option %d of level %d is the kernel's alone%s\n", file.fd(), option.name, option.level,
               lasts ? ", and so is a socket that needs it: --rule 'kernel ...' leaves it to the kernel" : "");
   }
@@ -180,7 +180,7 @@ int read_address(const File& file, const sockaddr* address, socklen_t length, so
 
 std::optional<Backend> backend_of_remote(const File& file, const sockets::Address& remote) {
   Runtime& runtime = Runtime::get();
-  if (const auto said = runtime.rules().find(protocol_of(file), remote)) return *said;
+  if (const auto said = runtime.settings().rules.find(protocol_of(file), remote)) return *said;
   if (remote.host.is_unspecified() || remote.host.is_loopback() || is_of_device(file)) return Backend::kernel;
   const bool mapped = file.domain == AF_INET6 && remote.host.is_ipv4() && remote.host == ip::ipv4_address(0u);
   if (mapped) return Backend::kernel;
@@ -232,7 +232,7 @@ void join_kernel(File& file) {
 
 void leave_to_kernel(File& file) {
   Runtime& runtime = Runtime::get();
-  if (runtime.logs()) tell_user("unet-sockets: descriptor %d is the kernel's\n", file.fd());
+  if (runtime.settings().logs) tell_user("unet-sockets: descriptor %d is the kernel's\n", file.fd());
   if (file.in_stack()) {
     runtime.close_socket(file);
     const int flags = real().fcntl(file.fd(), F_GETFL);
