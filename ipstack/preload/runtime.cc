@@ -69,7 +69,7 @@ Status Runtime::open_stack() {
   endpoint_stack_ = std::move(opened->stack);
   ni_.remember(endpoint_stack_->network().configuration());
   poller_.attach(*endpoint_stack_, opened->endpoint);
-  opened_at_ = now();
+  interface_loss_.note_open(now());
   own_descriptors_.update();
   return {};
 }
@@ -132,7 +132,7 @@ void Runtime::let_go(Entry& entry) {
     File& file = static_cast<File&>(entry);
     if (SocketProxies::has_other_owners(file)) return drain(file);
     EpollSet::forget(file);
-    std::erase(waiting_back_, &file);
+    interface_loss_.forget(file);
     reception_.forget(file);
     if (!file.is_stream() && file.in_stack() && !file.origins.empty()) {
       Reception::return_unread(file);
@@ -144,6 +144,18 @@ void Runtime::let_go(Entry& entry) {
     close_socket(file);
   }
   delete &entry;
+}
+
+int64_t Runtime::gone(File& file, bool sends) noexcept {
+  if (!file.lost) return file.waits_back() ? -ENETDOWN : -EBADF;
+  if (const int error = std::exchange(file.error, 0); error != 0) return -error;
+  return sends ? -EPIPE : 0;
+}
+
+void Runtime::defer_error(File& file, int64_t error) noexcept {
+  if (error >= 0 || error == -EAGAIN || error == -EINTR) return;
+  if (file.in_stack()) stack().return_error(file.socket, static_cast<int>(-error));
+  else if (file.lost && error != -EPIPE) file.error = static_cast<int>(-error);
 }
 
 uint32_t Runtime::events(const File& file) const noexcept {
@@ -204,6 +216,15 @@ void Runtime::share(File& file, int fd) {
 void Runtime::drain(File& listener) {
   proxies().drain(listener);
   poller_.kick_helper();
+}
+
+void Runtime::end_stack(void (*end)(std::unique_ptr<sockets::EndpointStack>)) {
+  ni_.remember(endpoint_stack_->network().configuration());
+  table_.forget_sockets();
+  poller_.detach();
+  end(std::move(endpoint_stack_));
+  ni_.close();
+  own_descriptors_.update();
 }
 
 bool Runtime::poll(uint32_t local_messages) {

@@ -20,6 +20,7 @@
 #include "ipstack/preload/core_use.h"
 #include "ipstack/preload/epoll_set.h"
 #include "ipstack/preload/file.h"
+#include "ipstack/preload/interface_loss.h"
 #include "ipstack/preload/lock.h"
 #include "ipstack/preload/ni_connection.h"
 #include "ipstack/preload/own_descriptors.h"
@@ -169,6 +170,12 @@ class Runtime {
   void share(File& file, int fd);
   OwnDescriptors& own_descriptors() noexcept { return own_descriptors_; }
 
+  InterfaceLoss& interface_loss() noexcept { return interface_loss_; }
+  // The network interface of the stack is gone.
+  bool lost_interface() const noexcept { return ni_.is_lost(); }
+  // Ends the stack by `end`; there is none then.
+  void end_stack(void (*end)(std::unique_ptr<sockets::EndpointStack>));
+
   // The process ends: closes its connections, and lets sent data leave.
   void finish() noexcept;
 
@@ -183,8 +190,6 @@ class Runtime {
   void forget_sleep(const void* here) noexcept;
   void dispatch();
   bool is_less(const File& file) const noexcept;
-  void lose_interface();
-  void come_back();
   bool spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until);
   Woken wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until);  // wait() for one file
   Woken sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask);
@@ -203,9 +208,7 @@ class Runtime {
   NiConnection ni_{settings_.ni};
   bool lacks_memory_ = false;
   std::unique_ptr<sockets::EndpointStack> endpoint_stack_;
-  std::vector<File*> waiting_back_;      // listeners and datagram sockets, until there is a network interface again
-  Nanoseconds tried_at_ = 0;             // to find one, last
-  Nanoseconds opened_at_ = 0;            // the stack
+  InterfaceLoss interface_loss_;
 
   Poller poller_;
   SpinTime spin_{settings_.spin_most};

@@ -219,9 +219,7 @@ void Runtime::help() {
       leave();
       std::exit(EXIT_SUCCESS);
     }
-    if (ni_.is_lost()) lose_interface();
-    // Also where a call of the program has found one before.
-    if (endpoint_stack_ == nullptr || !waiting_back_.empty()) come_back();
+    interface_loss_.follow();
     if (endpoint_stack_ == nullptr) {
       const Away away;
       poll_for({}, kIdleWithoutInterface, nullptr);
@@ -233,7 +231,7 @@ void Runtime::help() {
     if (!poller_.keep_armed()) poll();
     const Nanoseconds at = now();
     Nanoseconds time = poller_.begin_wait(at, orphan_.limit(at));
-    if (!waiting_back_.empty()) time = std::min(time, kIdleWithoutInterface);
+    if (interface_loss_.is_awaited()) time = std::min(time, kIdleWithoutInterface);
     if (LastThread::is_awaited()) time = std::min(time, Poller::kSlowTick);
     if (proxies_ != nullptr && proxies_->has_hung()) time = std::min(time, SocketProxies::kLooksAgain);
     fds.assign({{.fd = poller_.helper_event(), .events = POLLIN, .revents = 0},

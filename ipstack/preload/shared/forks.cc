@@ -165,7 +165,7 @@ void Forks::go_on_as_child(Runtime& runtime) {
     parent = runtime.parents_.add(channel_ends[1], true);
     channel_ends[0] = channel_ends[1] = -1;
   }
-  runtime.waiting_back_.clear();
+  runtime.interface_loss().forget_all();
   runtime.reception().forget_all();
   runtime.ni_.forget_reserve();
   forget_proxies(runtime);
@@ -207,10 +207,7 @@ void Forks::leave_stack(Runtime& runtime, const std::shared_ptr<ParentChannel>& 
     for (File::Origin& each : file->origins) each.part = File::Part::rest;  // the owner's value was for the parent's claim
     if (parent != nullptr && stays) file->origins.push_back({parent, socket});
   }
-  runtime.table().forget_sockets();
-  runtime.poller().detach();
-  sockets::EndpointStack::leave(std::move(runtime.endpoint_stack_));
-  runtime.ni_.close();
+  runtime.end_stack(&sockets::EndpointStack::leave);
 }
 
 bool Forks::adopt(File& file, bool moves) {
