@@ -11,7 +11,7 @@
 #include "ipstack/preload/epoll_set.h"
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/interfaces.h"
-#include "ipstack/preload/shared/forks.h"
+#include "ipstack/preload/shared/adoption.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
@@ -116,7 +116,7 @@ void prepare_doubling(int fd) {
   if (!is_known(fd)) return;
   const Runtime::Guard guard;
   File* const file = verify(fd) ? Runtime::get().table().file(fd) : nullptr;
-  if (file != nullptr && file->inherited) static_cast<void>(Forks::adopt(*file, false));
+  if (file != nullptr && file->inherited) static_cast<void>(Adoption::adopt(*file, false));
 }
 
 // dup2() and dup3(). If the call fails, the descriptor at `to` stays. The kernel's table of descriptors and ours change under one lock.

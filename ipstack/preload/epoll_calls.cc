@@ -4,7 +4,7 @@
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/memory.h"
-#include "ipstack/preload/shared/forks.h"
+#include "ipstack/preload/shared/adoption.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
@@ -116,7 +116,7 @@ void adopt_files(EpollSet& set) {
       if (one->set == &set && each->kernel) join_set(*one);  // what became a pair meanwhile; others are there already
     }
     if (!each->inherited || each->inherited->connected) continue;
-    if (Forks::adopt(*each)) runtime.reception().start(*each);
+    if (Adoption::adopt(*each)) runtime.reception().start(*each);
     else set.inherited = true;
   }
 }

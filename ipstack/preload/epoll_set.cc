@@ -137,7 +137,10 @@ bool EpollSet::is_recalling() noexcept {
   return false;
 }
 
-void EpollSet::forget_kernel_waiters() {
+void EpollSet::forget_threads() {
+  sleepers.clear();
+  pollers.clear();
+  holds = HeldByThread::of(*this);
   // The library's mark on the number is gone with the parent's threads: a close_range() of the child could give it away.
   if (recall_event >= 0) note_own(recall_event, true);
   kernel_waiters_->recalled = false;

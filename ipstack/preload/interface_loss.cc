@@ -6,7 +6,7 @@
 
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/runtime.h"
-#include "ipstack/preload/shared/forks.h"
+#include "ipstack/preload/shared/adoption.h"
 
 namespace unet::preload {
 namespace {
@@ -54,7 +54,7 @@ void InterfaceLoss::come_back() {
   if (runtime.open() < 0) return;
   for (File* const each : std::exchange(waiting_, {})) {
     const bool early = each->listens && !each->receives && runtime.now() - opened_at_ < kOthersFirst;
-    if (each->inherited && (early || !Forks::adopt(*each))) waiting_.push_back(each);
+    if (each->inherited && (early || !Adoption::adopt(*each))) waiting_.push_back(each);
   }
 }
 

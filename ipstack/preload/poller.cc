@@ -97,7 +97,7 @@ bool Poller::arm() {
 
 // ---- the helper
 
-bool Poller::start_helper(void* (*body)(void*), void* argument) {
+bool Poller::start_helper(void* (*body)(void*)) {
   if (helper_ != Helper::none) return true;
   if (helper_event_ < 0) helper_event_ = make_event();
   if (helper_event_ < 0) return false;
@@ -105,7 +105,7 @@ bool Poller::start_helper(void* (*body)(void*), void* argument) {
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the program's
   pthread_t thread;
-  const bool started = ::pthread_create(&thread, nullptr, body, argument) == 0;
+  const bool started = ::pthread_create(&thread, nullptr, body, nullptr) == 0;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!started) return false;
   ::pthread_detach(thread);

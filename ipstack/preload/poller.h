@@ -72,7 +72,7 @@ class Poller {
   // ---- the helper
 
   // Starts the thread if there is none. False: no thread or no eventfd is to be had.
-  bool start_helper(void* (*body)(void*), void* argument);
+  bool start_helper(void* (*body)(void*));
   void leave_helper() noexcept;
   void kick_helper() noexcept;
   // Before the lock is released.

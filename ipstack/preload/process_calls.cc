@@ -12,7 +12,9 @@
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/last_thread.h"
+#include "ipstack/preload/shared/exec_sockets.h"
 #include "ipstack/preload/shared/forks.h"
+#include "ipstack/preload/shared/socket_proxies.h"
 
 using namespace unet::preload;
 
@@ -25,7 +27,7 @@ namespace {
 
 // The C library calls this at the end of quick_exit(), which flushes no streams.
 void end_quickly() {
-  if (Runtime::may_enter()) Runtime::get().finish();
+  if (Runtime::may_enter()) Runtime::get().end().finish();
 }
 
 // Before everything that the program's own constructors do: and so, at the end, behind its destructors.
@@ -33,7 +35,7 @@ void end_quickly() {
   static_cast<void>(real());
   static_cast<void>(Runtime::get());
   LastThread::watch_first();
-  Forks::read_left();
+  ExecSockets::read();
   Lock::note_begun();
   if (standard_changed) follow_standard();
   ::at_quick_exit(&end_quickly);  // handlers run in reverse order: the program's run before it
@@ -45,7 +47,7 @@ void end_quickly() {
 [[gnu::destructor(101)]] void end() {
   if (!Runtime::may_enter()) return;
   flush_streams();
-  Runtime::get().finish();
+  Runtime::get().end().finish();
 }
 
 }  // namespace
@@ -80,16 +82,16 @@ template <typename Exec>
 int become(char* const* environment, Exec exec) {
   std::string left;
   if (Runtime::may_enter()) {
-    const bool kept = Forks::leave_orphan(true);
+    const bool kept = Runtime::get().end().leave_orphan(true);
     const Runtime::Guard guard;
     if (!kept) Reception::return_all_unread();
-    left = Forks::prepare_exec();
+    left = ExecSockets::prepare();
   }
   if (left.empty()) return exec(environment);
   const std::vector<char*> all = with_variable(environment, left);
   const int result = exec(all.data());
   const Runtime::Guard guard;
-  Forks::forget_exec();
+  ExecSockets::forget();
   return result;
 }
 
@@ -167,7 +169,7 @@ class Loans {
   Loans& operator=(const Loans&) = delete;
 
   void child_has_begun() {
-    for (Pair& each : pairs_) Runtime::get().proxy(*each.file, std::exchange(each.ours, -1), false);
+    for (Pair& each : pairs_) Runtime::get().proxies().proxy(*each.file, std::exchange(each.ours, -1), false);
   }
 
  private:
@@ -223,10 +225,10 @@ int spawn(const posix_spawnattr_t* wanted, char* const* environment, Spawn real_
   if (!Runtime::may_enter()) return real_spawn(wanted, environment);
   const SpawnAttributes attributes(wanted);
   const Runtime::Guard guard;
-  std::string left = Forks::prepare_exec(true);
+  std::string left = ExecSockets::prepare(true);
   Loans loans;
   const int error = real_spawn(attributes.get(), with_variable(environment, left).data());
-  Forks::forget_exec();
+  ExecSockets::forget();
   if (error == 0) loans.child_has_begun();
   return error;
 }

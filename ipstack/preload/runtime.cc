@@ -1,16 +1,16 @@
-// runtime.cc - the process's stack: opening it, what comes, and the end.
+// runtime.cc - the process's stack: opening it, its sockets, and arrivals.
 #include "ipstack/preload/runtime.h"
 
 #include <signal.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <ctime>
 #include <new>
+#include <utility>
 
+#include "ipstack/preload/helper_thread.h"
 #include "ipstack/preload/real.h"
-#include "ipstack/preload/shared/forks.h"
+#include "ipstack/preload/shared/adoption.h"
 #include "ipstack/preload/shared/socket_proxies.h"
 #include "ipstack/preload/signals.h"
 #include "unet/connection.h"
@@ -60,7 +60,7 @@ void Runtime::leave() noexcept {
 Status Runtime::open_stack() {
   auto opened = ni_.open(clock_);
   if (!opened) return tl::unexpected(opened.error());
-  if (!poller_.start_helper(&Runtime::helper, this)) {
+  if (!poller_.start_helper(&begin_helper)) {
     opened->stack.reset();
     ni_.close();
     return fail(Errc::out_of_memory, "no thread can be started");
@@ -130,7 +130,7 @@ void Runtime::let_go(Entry& entry) {
   if (!entry.fds.empty() || entry.holds != 0) return;
   if (entry.kind == Entry::Kind::socket) {
     File& file = static_cast<File&>(entry);
-    if (SocketProxies::has_other_owners(file)) return drain(file);
+    if (SocketProxies::has_other_owners(file)) return proxies().drain(file);
     EpollSet::forget(file);
     interface_loss_.forget(file);
     reception_.forget(file);
@@ -189,7 +189,7 @@ File* Runtime::file(int fd) {
   // Messages of other processes come first, as a call on one socket would take effect at once.
   if (file != nullptr && file->in_stack() && file->holds != 0 && !file->is_joined()) process_channels();
   if (file == nullptr || !file->inherited) return file;
-  static_cast<void>(Forks::adopt(*file));
+  static_cast<void>(Adoption::adopt(*file));
   return table_.file(fd);
 }
 
@@ -202,20 +202,12 @@ SocketProxies& Runtime::proxies() {
   return *proxies_;
 }
 
-void Runtime::proxy(File& file, int fd, bool used) {
-  proxies().add_proxy(file, fd, used);
-  poller_.kick_helper();
-}
-
-void Runtime::share(File& file, int fd) {
-  File* const all[] = {&file};
-  proxies().add_channel(fd, all);
-  poller_.kick_helper();
-}
-
-void Runtime::drain(File& listener) {
-  proxies().drain(listener);
-  poller_.kick_helper();
+void Runtime::forget_duties() {
+  interface_loss_.forget_all();
+  reception_.forget_all();
+  ni_.forget_reserve();
+  if (proxies_ != nullptr) proxies_->forget();
+  proxies_.reset();
 }
 
 void Runtime::end_stack(void (*end)(std::unique_ptr<sockets::EndpointStack>)) {
@@ -274,62 +266,6 @@ void Runtime::dispatch() {
     notify_and_signal(*file, change.came || change.urgent);
     if (file->wanted) [[unlikely]] proxies().handle_arrival(*file);
   }
-}
-
-// For a process that ends: waits until other processes have what they need of it. The helper goes on meanwhile.
-void Runtime::await_others(bool (SocketProxies::*what)() const noexcept, Nanoseconds within) noexcept {
-  constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 1'000'000};
-  const Nanoseconds until = now() + within;
-  while (endpoint_stack_ != nullptr && proxies_ != nullptr && now() < until) {
-    poll();
-    process_channels();
-    if (!(*proxies_.*what)()) return;
-    const Away away;
-    ::nanosleep(&kBetween, nullptr);
-  }
-}
-
-// Passes their queues to the other owners; finish() waits for owners that have not looked yet (SocketProxies::is_awaited()).
-void Runtime::drain_listeners() {
-  for (size_t i = 0; i < table_.by_socket().size(); ++i) {
-    File* const file = table_.by_socket()[i];
-    if (file == nullptr || !file->listens) continue;
-    if (SocketProxies::has_other_owners(*file)) drain(*file);
-    else if (proxies_ != nullptr && proxies_->is_held(*file) && (events(*file) & EPOLLIN) != 0) Reception::stop(*file);
-  }
-}
-
-void* Runtime::helper(void* runtime) {
-  Lock::work_at_end();
-  static_cast<Runtime*>(runtime)->help();
-  return nullptr;
-}
-
-void Runtime::finish() noexcept {
-  enter();
-  lock_.halt_others();
-  Reception::return_all_unread();
-  drain_listeners();
-  await_others(&SocketProxies::is_draining);
-  const bool is_orphan = orphan_.is_orphan();
-  // An orphan process for children that ended just before would hold the ports after this process. A server that starts again wants them.
-  if (!is_orphan) await_others(&SocketProxies::carries, 100 * kMillisecond);
-  leave();
-  if (!is_orphan) Forks::close_own(*this);
-  const bool left = !is_orphan && Forks::leave_orphan(false);
-  if (!left) enter();
-  if (!left && !is_orphan) await_others(&SocketProxies::is_awaited);
-  lock_.keep();
-  if (!left) {
-    Reception::return_all_unread();  // what came while the lock was given away
-    parents_.end();
-  }
-  for (const auto& each : parents_.all()) each->renew(-1);  // connections that were not accepted go to other processes
-  if (endpoint_stack_ != nullptr && !left) {
-    ni_.close();
-    endpoint_stack_.reset();  // waits for the ends of its streams
-  }
-  // This thread keeps the lock: others may be in calls, and there is no stack for them any longer. Its own calls go to the C library.
 }
 
 }  // namespace unet::preload

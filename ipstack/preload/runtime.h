@@ -26,8 +26,8 @@
 #include "ipstack/preload/own_descriptors.h"
 #include "ipstack/preload/poller.h"
 #include "ipstack/preload/settings.h"
-#include "ipstack/preload/shared/orphan.h"
 #include "ipstack/preload/shared/parent_channels.h"
+#include "ipstack/preload/shared/process_end.h"
 #include "ipstack/preload/shared/reception.h"
 #include "ipstack/preload/signals.h"
 #include "ipstack/preload/sleeper.h"
@@ -69,6 +69,9 @@ class Runtime {
    private:
     Runtime& runtime_;
   };
+  // As a Guard, for fork() and the end of the process, which take and release the lock in different functions.
+  void enter() noexcept;
+  void leave() noexcept;
   Lock& lock() noexcept { return lock_; }
   // This thread's calls are the program's, and may take the lock.
   static bool may_enter() noexcept { return !Lock::inside() && get().lock_.is_own_process(); }
@@ -85,6 +88,7 @@ class Runtime {
   void reserve_interface();
   // The last open() found no memory, or no thread, for a stack.
   bool lacks_memory() const noexcept { return lacks_memory_; }
+  bool uses_embedded_interface() const noexcept { return ni_.is_embedded(); }
   sockets::EndpointStack& endpoint_stack() noexcept { return *endpoint_stack_; }
   sockets::Stack& stack() const noexcept { return endpoint_stack_->stack(); }
   bool is_open() const noexcept { return endpoint_stack_ != nullptr; }
@@ -162,12 +166,9 @@ class Runtime {
   SocketProxies& proxies();
   ParentChannels& parents() noexcept { return parents_; }
   Reception& reception() noexcept { return reception_; }
+  ProcessEnd& end() noexcept { return end_; }
   // Processes messages of other processes about our sockets, before a call that depends on them.
   void process_channels();
-  // The helper carries the connection's bytes to `fd`, and owns that from now on.
-  void proxy(File& file, int fd, bool used = true);
-  // The process at the other end of the channel `fd` has the listener or datagram socket, too. The helper owns `fd` from now on.
-  void share(File& file, int fd);
   OwnDescriptors& own_descriptors() noexcept { return own_descriptors_; }
 
   InterfaceLoss& interface_loss() noexcept { return interface_loss_; }
@@ -175,31 +176,20 @@ class Runtime {
   bool lost_interface() const noexcept { return ni_.is_lost(); }
   // Ends the stack by `end`; there is none then.
   void end_stack(void (*end)(std::unique_ptr<sockets::EndpointStack>));
-
-  // The process ends: closes its connections, and lets sent data leave.
-  void finish() noexcept;
+  // Another process has the stack, and with it what this one did for others.
+  void forget_duties();
 
  private:
-  friend class Forks;
   class Asleep;
 
   Runtime();
   Status open_stack();
-  void enter() noexcept;
-  void leave() noexcept;
   void forget_sleep(const void* here) noexcept;
   void dispatch();
   bool is_less(const File& file) const noexcept;
   bool spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until);
   Woken wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until);  // wait() for one file
   Woken sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask);
-  static void* helper(void* runtime);
-  void help();
-  bool orphan_is_done() noexcept;
-  void drain(File& listener);
-  void drain_listeners();
-  static constexpr Nanoseconds kOthersWithin = 5 * kSecond;  // a process that has not asked for a socket by then does not want it
-  void await_others(bool (SocketProxies::*what)() const noexcept, Nanoseconds within = kOthersWithin) noexcept;
 
   Lock lock_;
   Table table_;
@@ -215,11 +205,10 @@ class Runtime {
   MissPace misses_;
 
   OwnDescriptors own_descriptors_;
-
   std::unique_ptr<SocketProxies> proxies_;
   ParentChannels parents_;
   Reception reception_;
-  OrphanLife orphan_;
+  ProcessEnd end_;
 };
 
 // Entries that this thread's calls hold, innermost last. A handler may leave all calls by longjmp() (Runtime::forget_sleep()).

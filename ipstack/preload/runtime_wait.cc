@@ -1,32 +1,22 @@
-// runtime_wait.cc - how threads wait for the stack: they spin, sleep, and are woken; and the helper that looks after it meanwhile.
+// runtime_wait.cc - how threads wait for the stack: they spin, sleep, and are woken.
 #include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <functional>
 #include <utility>
 
 #include "ipstack/preload/few.h"
-#include "ipstack/preload/identity.h"
-#include "ipstack/preload/last_thread.h"
 #include "ipstack/preload/of_thread.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/runtime.h"
-#include "ipstack/preload/shared/socket_proxies.h"
 #include "ipstack/preload/signals.h"
 
 namespace unet::preload {
 namespace {
 
-constexpr int kPollsPerCheck = 8;                         // of the clock, of threads that want the lock, and of the kernel's descriptors
-constexpr Nanoseconds kIdleWithoutInterface = kSecond / 4;
-
-int poll_for(std::span<pollfd> fds, Nanoseconds time, const sigset_t* mask) {
-  const timespec limit = timespec_of(time);
-  return Kernel::ppoll(fds.data(), fds.size(), time == kForever ? nullptr : &limit, mask);
-}
+constexpr int kPollsPerCheck = 8;  // of the clock, of threads that want the lock, and of the kernel's descriptors
 
 }  // namespace
 
@@ -197,58 +187,6 @@ Runtime::Woken Runtime::sleep(Sleeper& who, std::span<pollfd> kernel, Nanosecond
 bool Runtime::let_handlers_run(const sigset_t* mask) {
   const Asleep asleep(*this, this_thread());
   return this_call.handled || (mask != nullptr && poll_for({}, 0, mask) == -EINTR);
-}
-
-// ---- the helper
-
-bool Runtime::orphan_is_done() noexcept {
-  if (!orphan_.is_orphan()) return false;
-  if (endpoint_stack_ == nullptr || proxies_ == nullptr) return true;
-  const Nanoseconds at = now();
-  const bool needed = proxies_->is_needed(orphan_.may_be_wanted(at)) || proxies_->is_draining();
-  return orphan_.is_over(at, needed, stack().idle(), poller_.arrivals());
-}
-
-void Runtime::help() {
-  Guard guard;
-  const uint32_t number = poller_.helper_number();
-  poller_.begin_passes();
-  std::vector<pollfd> fds;
-  while (poller_.helper_number() == number && !orphan_is_done()) {
-    if (LastThread::is_awaited() && LastThread::is_this()) {
-      leave();
-      std::exit(EXIT_SUCCESS);
-    }
-    interface_loss_.follow();
-    if (endpoint_stack_ == nullptr) {
-      const Away away;
-      poll_for({}, kIdleWithoutInterface, nullptr);
-      continue;
-    }
-    // A thread may have to be woken for what no thread has polled for since the last pass.
-    if (!poller_.has_polled()) poll();
-    verify_some();
-    if (!poller_.keep_armed()) poll();
-    const Nanoseconds at = now();
-    Nanoseconds time = poller_.begin_wait(at, orphan_.limit(at));
-    if (interface_loss_.is_awaited()) time = std::min(time, kIdleWithoutInterface);
-    if (LastThread::is_awaited()) time = std::min(time, Poller::kSlowTick);
-    if (proxies_ != nullptr && proxies_->has_hung()) time = std::min(time, SocketProxies::kLooksAgain);
-    fds.assign({{.fd = poller_.helper_event(), .events = POLLIN, .revents = 0},
-                {.fd = poller_.helper_watches() ? poller_.endpoint() : -1, .events = POLLIN, .revents = 0}});
-    if (proxies_ != nullptr) proxies_->append(fds);
-    const size_t theirs = fds.size();
-    parents_.append(fds);
-    const bool kicked = [&] {
-      const Away away;
-      return poll_for(fds, time, nullptr) > 0 && fds[0].revents != 0;
-    }();
-    if (poller_.helper_number() != number) return;
-    poller_.end_wait(kicked);
-    if (endpoint_stack_ == nullptr) continue;
-    if (proxies_ != nullptr && proxies_->process(std::span(fds).subspan(2, theirs - 2))) poller_.note_work();
-    if (fds.size() != theirs) parents_.process();
-  }
 }
 
 }  // namespace unet::preload

@@ -25,6 +25,11 @@ void clear_event(int event) noexcept {
   static_cast<void>(!real().read(event, &count, sizeof count));
 }
 
+int poll_for(std::span<pollfd> fds, Nanoseconds time, const sigset_t* mask) {
+  const timespec limit = timespec_of(time);
+  return Kernel::ppoll(fds.data(), fds.size(), time == kForever ? nullptr : &limit, mask);
+}
+
 Sleeper::Sleeper() : event(make_event()) { note_own(event, true); }
 Sleeper::Sleeper(int fd) noexcept : event(fd), asleep(true), owns_(false) {}
 Sleeper::~Sleeper() {

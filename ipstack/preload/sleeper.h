@@ -1,7 +1,13 @@
 // sleeper.h - a thread that waits for a socket, and the eventfd that wakes it; used under the runtime's lock.
 #pragma once
 
+#include <poll.h>
+#include <signal.h>
+
+#include <span>
 #include <vector>
+
+#include "unet/base/time.h"
 
 namespace unet::preload {
 
@@ -11,6 +17,8 @@ struct Entry;
 int make_event() noexcept;
 void ring_event(int event) noexcept;
 void clear_event(int event) noexcept;
+// ppoll() for that long. Returns -errno instead of -1.
+int poll_for(std::span<pollfd> fds, Nanoseconds time, const sigset_t* mask);
 
 // A thread that waits, and the eventfd that wakes it.
 struct Sleeper {

@@ -12,7 +12,8 @@
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/identity.h"
 #include "ipstack/preload/memory.h"
-#include "ipstack/preload/shared/forks.h"
+#include "ipstack/preload/shared/adoption.h"
+#include "ipstack/preload/shared/socket_proxies.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
@@ -107,7 +108,7 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
       if (const int made = take_pending(listener, address, length, flags); made != -EAGAIN) return made;
     }
     if (!listener.in_stack() && !listener.inherited) return -EINVAL;
-    if (!listener.in_stack() && !Forks::adopt(listener)) return -EAGAIN;  // until there is a network interface again
+    if (!listener.in_stack() && !Adoption::adopt(listener)) return -EAGAIN;  // until there is a network interface again
     if ((runtime.events(listener) & EPOLLIN) == 0) runtime.poll();
     if (runtime.stack().option(listener.socket, sockets::Stack::Option::accepts) == 0) return -EINVAL;
     if ((runtime.events(listener) & (EPOLLIN | EPOLLERR)) != 0) return take_connection(listener, address, length, flags);

@@ -15,7 +15,7 @@
 #include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/of_thread.h"
-#include "ipstack/preload/shared/forks.h"
+#include "ipstack/preload/shared/adoption.h"
 #include "ipstack/preload/shared/socket_proxies.h"
 #include "ipstack/preload/signals.h"
 #include "ipstack/sockets/sockaddr.h"
@@ -55,7 +55,7 @@ template <typename Kernels>
 int64_t receive_datagram(File& file, MutableBytes room, int flags, sockaddr* from, socklen_t* from_length, Stack::Received& what,
                          Kernels kernels) {
   if (file.left) return kAskKernel;
-  if (file.waits_back()) static_cast<void>(Forks::adopt(file));  // else it waits until there is a network interface again
+  if (file.waits_back()) static_cast<void>(Adoption::adopt(file));  // else it waits until there is a network interface again
   if (!file.in_stack() && !file.is_undecided() && !file.waits_back()) return Runtime::gone(file, false);
   const int64_t got = !file.in_stack() ? -EAGAIN : ours().receive_from_now(file.socket, room, flags, from, from_length, what);
   if (got >= 0) file.came = what.came;

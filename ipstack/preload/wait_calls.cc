@@ -7,7 +7,7 @@
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/few.h"
 #include "ipstack/preload/kernel_pace.h"
-#include "ipstack/preload/shared/forks.h"
+#include "ipstack/preload/shared/adoption.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
@@ -82,7 +82,7 @@ class Waiting {
   // Before a look: a socket that becomes this process's own may be ready.
   void adopt() {
     each([](Entry& entry) {
-      if (waits_back(entry)) static_cast<void>(Forks::adopt(static_cast<File&>(entry)));
+      if (waits_back(entry)) static_cast<void>(Adoption::adopt(static_cast<File&>(entry)));
     });
   }
   // Is told of all of them, until it goes.

@@ -45,6 +45,7 @@ void SocketProxies::drain(File& listener) {
   draining_.push_back({&listener, runtime.now() + kQuietFor, runtime.now() + kDrainsFor});
   runtime.poll_all();
   while (pass_next(listener)) continue;
+  runtime.poller().kick_helper();
 }
 
 void SocketProxies::handle_want(File& listener) {

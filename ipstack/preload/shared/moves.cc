@@ -14,7 +14,7 @@
 
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/real.h"
-#include "ipstack/preload/shared/forks.h"
+#include "ipstack/preload/shared/adoption.h"
 #include "ipstack/preload/shared/parent_channels.h"
 #include "ipstack/preload/shared/socket_proxies.h"
 #include "ipstack/preload/socket_routing.h"
@@ -179,9 +179,9 @@ bool SocketProxies::may_let_go() noexcept {
 // ---- the process that has inherited it
 
 // Whether this process has a stack that can take the connection: one with a channel to its local peer, or with a socket at its port.
-bool Forks::may_receive(File& file) {
+bool Adoption::may_receive(File& file) {
   Runtime& runtime = Runtime::get();
-  if (!may_move || file.origins.size() != 1 || runtime.ni_.is_embedded() || runtime.open(true) < 0) return false;
+  if (!may_move_ || file.origins.size() != 1 || runtime.uses_embedded_interface() || runtime.open(true) < 0) return false;
   sockets::Stack& stack = runtime.stack();
   const Nanoseconds until = runtime.now() + kMeetsWithin;
   int met;
@@ -197,7 +197,7 @@ bool Forks::may_receive(File& file) {
 }
 
 // Waits for the memory with the stream; -1: the connection stays.
-int Forks::await_stream(const File& file) {
+int Adoption::await_stream(const File& file) {
   const File::Origin& origin = file.origins.front();
   ParentChannel::Answer answer = ParentChannels::await_move(origin);
   if (!answer.movable) return answer.memory;
@@ -206,7 +206,7 @@ int Forks::await_stream(const File& file) {
   return ParentChannels::ask(ParentMessage::Kind::owned, origin) ? ParentChannels::await_move(origin).memory : -1;
 }
 
-bool Forks::receive(File& file, int memory) {
+bool Adoption::receive(File& file, int memory) {
   Runtime& runtime = Runtime::get();
   if (open_in_stack(file) < 0) return false;
   sockets::Stack& stack = runtime.stack();

@@ -53,6 +53,19 @@ std::vector<std::shared_ptr<ParentChannel>> ParentChannels::all() const {
   return found;
 }
 
+std::vector<ParentChannels::Forked> ParentChannels::fork() const {
+  std::vector<Forked> made;
+  for (auto& each : all()) {
+    int ends[2];
+    if (!make_channel(ends)) continue;
+    const bool sent = each->send(ParentMessage::Kind::fork, -1, ends[0]);
+    real().close(ends[0]);
+    if (sent) made.push_back({std::move(each), ends[1]});
+    else real().close(ends[1]);
+  }
+  return made;
+}
+
 void ParentChannels::append(std::vector<pollfd>& to) const {
   for (const auto& each : all()) to.push_back({.fd = each->fd, .events = POLLIN, .revents = 0});
 }

@@ -45,6 +45,12 @@ class ParentChannels {
   // channel to its parent.
   std::shared_ptr<ParentChannel> add(int fd, bool to_parent = false);
   std::vector<std::shared_ptr<ParentChannel>> all() const;
+  // Before fork() or exec: makes a channel for the new process to each process at the other ends. `end` is for the new process.
+  struct Forked {
+    std::shared_ptr<ParentChannel> channel;  // of this process, to the same one
+    int end = -1;
+  };
+  std::vector<Forked> fork() const;
 
   // Appends the descriptors that the helper polls.
   void append(std::vector<pollfd>& to) const;

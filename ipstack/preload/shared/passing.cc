@@ -17,7 +17,8 @@
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/identity.h"
-#include "ipstack/preload/shared/forks.h"
+#include "ipstack/preload/shared/adoption.h"
+#include "ipstack/preload/shared/socket_proxies.h"
 
 namespace unet::preload {
 namespace {
@@ -107,7 +108,7 @@ int StandIns::pass(int fd) {
   File* file = table.file(fd);
   if (file == nullptr) return -1;
   // A connection of another process becomes a pair here, which is passed as it is.
-  if (file->inherited && file->inherited->connected) static_cast<void>(Forks::adopt(*file, false));
+  if (file->inherited && file->inherited->connected) static_cast<void>(Adoption::adopt(*file, false));
   if (!file->in_stack() && (!file->inherited || file->inherited->connected)) return -1;
   const int instead = is_connection(*file)                   ? pass_connection(*file)
                       : file->is_joined() && file->in_stack() ? pass_joined(*file)
@@ -153,8 +154,8 @@ void StandIns::sent() {
   const Runtime::Guard guard;
   for (Shared& each : shared_) {
     if (!each.file->in_stack()) continue;
-    if (each.file->is_joined()) Runtime::get().share(*each.file, std::exchange(each.end, -1));
-    else Runtime::get().proxy(*each.file, std::exchange(each.end, -1));
+    if (each.file->is_joined()) Runtime::get().proxies().share(*each.file, std::exchange(each.end, -1));
+    else Runtime::get().proxies().proxy(*each.file, std::exchange(each.end, -1));
   }
 }
 

@@ -47,6 +47,17 @@ void SocketProxies::add_proxy(File& file, int fd, bool used) {
   proxies_.push_back({.fd = fd, .file = &file, .used = used});
 }
 
+void SocketProxies::proxy(File& file, int fd, bool used) {
+  add_proxy(file, fd, used);
+  Runtime::get().poller().kick_helper();
+}
+
+void SocketProxies::share(File& file, int fd) {
+  File* const all[] = {&file};
+  add_channel(fd, all);
+  Runtime::get().poller().kick_helper();
+}
+
 void SocketProxies::append(std::vector<pollfd>& to) const {
   for (const ChildChannel& each : channels_) to.push_back({.fd = each.fd, .events = POLLIN, .revents = 0});
   for (const SocketProxy& each : proxies_) {

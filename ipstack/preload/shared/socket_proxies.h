@@ -59,9 +59,13 @@ class SocketProxies {
   bool empty() const noexcept { return channels_.empty() && proxies_.empty() && draining_.empty(); }
   // Adds a channel: the process at the other end of `fd` has these connections and listeners, too.
   void add_channel(int fd, std::span<File* const> files);
+  // Adds a channel for one socket, and kicks the helper.
+  void share(File& file, int fd);
   // Carries bytes between the file's connection and `fd`, and owns `fd` from now on. `used` false: the other process may only have failed
   // to close the connection. While it sends nothing, and this process has the connection, too, this process reads the arrivals.
   void add_proxy(File& file, int fd, bool used);
+  // add_proxy(), and kicks the helper.
+  void proxy(File& file, int fd, bool used = true);
 
   // Appends the descriptors of this object.
   void append(std::vector<int>& all) const;

@@ -1,4 +1,4 @@
-// orphan.h - the lifetime of an orphan process (forks.h); used by the helper, which is its only thread.
+// orphan_life.h - how long an orphan process lives; used by process_end.cc.
 #pragma once
 
 #include <algorithm>
