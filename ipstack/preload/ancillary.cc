@@ -187,7 +187,7 @@ bool set_telling(File& file, int level, int name, const void* value, socklen_t l
     tells.time = on ? name : 0;  // the last one said
     return true;
   }
-  if (level == IPPROTO_TCP && name == TCP_INQ) return tells.left = on, true;
+  if (level == IPPROTO_TCP && name == TCP_INQ) return tells.unread = on, true;
   if (level == IPPROTO_IP && name == IP_PKTINFO) return tells.destination4 = on, true;
   if (level == IPPROTO_IP && name == IP_RECVTTL) return tells.hops4 = on, true;
   if (level == IPPROTO_IP && name == IP_RECVTOS) return tells.class4 = on, true;
@@ -219,7 +219,7 @@ void tell_of_datagram(const File& file, const Stack::Received& what, msghdr& mes
 
 void tell_of_stream(const File& file, msghdr& message) {
   ControlWriter control(message);
-  if (!file.tells.left || !file.in_stack()) return;
+  if (!file.tells.unread || !file.in_stack()) return;
   const auto left = static_cast<int>(Runtime::get().stack().queued(file.socket).receive);
   const bool ended = (Runtime::get().events(file) & sockets::Events::kPeerShut) != 0;
   control.put(IPPROTO_TCP, TCP_CM_INQ, left + (ended ? 1 : 0));  // the end is to be read, too

@@ -73,7 +73,7 @@ inline Nanoseconds nanoseconds_of(const timeval& time) noexcept {
 }
 
 // A call has found none: O_ASYNC tells of it when there is some.
-inline void tell_of_room(File& file) noexcept { file.signalled &= ~uint32_t{EPOLLOUT}; }
+inline void rearm_room_signal(File& file) noexcept { file.signalled &= ~uint32_t{EPOLLOUT}; }
 
 inline bool waits(const File& file, int flags) noexcept { return !file.nonblocking && (flags & MSG_DONTWAIT) == 0; }
 

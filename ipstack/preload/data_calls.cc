@@ -46,24 +46,24 @@ auto at_kernel(Kernel kernel) {
 // Calls ours() under the lock if the descriptor is one of the stack's by now, or if `may_become` says that it may be while the call waits,
 // else the kernel.
 template <typename MayBecome, typename Ours, typename Kernel>
-auto choose_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
+auto call_in_stack_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
   return call_on<true>(
       fd, [&](File& file) { return file.in_stack() || file.lost || may_become(file) ? int64_t{ours(file)} : kAskKernel; },
       [&] { return at_kernel(kernel); });
 }
 // For a call that sends. The kernel must not send while there is no network interface.
 template <typename Ours, typename Kernel>
-auto choose(int fd, Ours ours, Kernel kernel) {
-  return choose_if(fd, [](const File& file) { return !file.is_stream() && file.waits_back(); }, ours, kernel);
+auto sending_call(int fd, Ours ours, Kernel kernel) {
+  return call_in_stack_if(fd, [](const File& file) { return !file.is_stream() && file.waits_back(); }, ours, kernel);
 }
 // For a call that waits for a datagram.
 template <typename Ours, typename Kernel>
-auto choose_to_receive(int fd, int flags, Ours ours, Kernel kernel) {
+auto receiving_call(int fd, int flags, Ours ours, Kernel kernel) {
   const auto may_become = [=](const File& file) {
     const bool may = file.is_undecided() || (!file.is_stream() && file.waits_back());
     return may && waits(file, flags) && (flags & MSG_ERRQUEUE) == 0;
   };
-  return choose_if(fd, may_become, ours, kernel);
+  return call_in_stack_if(fd, may_become, ours, kernel);
 }
 
 // The kernel judges what undecided sockets send where: a datagram or a first byte may make one ours. 0, or -errno.
@@ -93,18 +93,18 @@ int pass_each(int fd, mmsghdr* messages, unsigned count, int flags) {
 
 UNET_PRELOAD ssize_t read(int fd, void* data, size_t length) {
   const auto ours = [&](File& file) { return length == 0 ? 0 : receive_bytes(file, data, length, 0); };
-  return choose_to_receive(fd, 0, ours, [&] { return real().read(fd, data, length); });
+  return receiving_call(fd, 0, ours, [&] { return real().read(fd, data, length); });
 }
 
 UNET_PRELOAD ssize_t readv(int fd, const iovec* pieces, int count) {
-  return choose_to_receive(
+  return receiving_call(
       fd, 0, [&](File& file) { return receive_pieces(file, pieces, count, 0); }, [&] { return real().readv(fd, pieces, count); });
 }
 
 UNET_PRELOAD ssize_t recv(int fd, void* data, size_t length, int flags) { return recvfrom(fd, data, length, flags, nullptr, nullptr); }
 
 UNET_PRELOAD ssize_t recvfrom(int fd, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
-  return choose_to_receive(
+  return receiving_call(
       fd, flags,
       [&](File& file) {
         if (from != nullptr && from_length != nullptr && static_cast<int>(*from_length) < 0) return int64_t{-EINVAL};
@@ -116,7 +116,7 @@ UNET_PRELOAD ssize_t recvfrom(int fd, void* data, size_t length, int flags, sock
 }
 
 UNET_PRELOAD ssize_t recvmsg(int fd, msghdr* message, int flags) {
-  return choose_to_receive(
+  return receiving_call(
       fd, flags, [&](File& file) { return is_nowhere(message) ? -EFAULT : receive_message(file, *message, flags); },
       [&] {
         const ssize_t got = real().recvmsg(fd, message, flags);
@@ -126,7 +126,7 @@ UNET_PRELOAD ssize_t recvmsg(int fd, msghdr* message, int flags) {
 }
 
 UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
-  return choose_to_receive(
+  return receiving_call(
       fd, flags,
       [&](File& file) -> int64_t {
         if (timeout != nullptr && is_nowhere(timeout)) return -EFAULT;
@@ -153,14 +153,14 @@ UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, 
 }
 
 UNET_PRELOAD ssize_t write(int fd, const void* data, size_t length) {
-  return choose(fd, [&](File& file) { return send_bytes(file, data, length, 0); }, [&] { return real().write(fd, data, length); });
+  return sending_call(fd, [&](File& file) { return send_bytes(file, data, length, 0); }, [&] { return real().write(fd, data, length); });
 }
 
 // The C library's own makes the system call itself.
 UNET_PRELOAD int eventfd_write(int fd, eventfd_t value) { return write(fd, &value, sizeof value) == sizeof value ? 0 : -1; }
 
 UNET_PRELOAD ssize_t writev(int fd, const iovec* pieces, int count) {
-  return choose(
+  return sending_call(
       fd, [&](File& file) { return send_pieces(file, pieces, count, 0); }, [&] { return real().writev(fd, pieces, count); });
 }
 
@@ -168,7 +168,7 @@ UNET_PRELOAD ssize_t send(int fd, const void* data, size_t length, int flags) { 
 
 UNET_PRELOAD ssize_t sendto(int fd, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
   if (const int wrong = route_sender(fd, flags, to, to_length); wrong < 0) return answer(wrong);
-  return choose(
+  return sending_call(
       fd, [&](File& file) { return send_bytes(file, data, length, flags, to, to_length); },
       [&] { return real().sendto(fd, data, length, flags, to, to_length); });
 }
@@ -176,7 +176,7 @@ UNET_PRELOAD ssize_t sendto(int fd, const void* data, size_t length, int flags, 
 UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   const auto* const to = is_nowhere(message) ? nullptr : static_cast<const sockaddr*>(message->msg_name);
   if (const int wrong = to == nullptr ? 0 : route_sender(fd, flags, to, name_length(*message)); wrong < 0) return answer(wrong);
-  return choose(
+  return sending_call(
       fd, [&](File& file) { return is_nowhere(message) ? -EFAULT : send_message(file, *message, flags); },
       [&] {
         if (!is_nowhere(message) && passes_sockets(*message)) return answer(pass_sockets(fd, *message, flags));
@@ -189,7 +189,7 @@ UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) 
     const auto* const to = static_cast<const sockaddr*>(messages[0].msg_hdr.msg_name);
     if (const int wrong = route_sender(fd, flags, to, name_length(messages[0].msg_hdr)); wrong < 0) return answer(wrong);
   }
-  return choose(
+  return sending_call(
       fd,
       [&](File& file) -> int64_t {
         unsigned sent = 0;
@@ -221,7 +221,7 @@ UNET_PRELOAD ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t 
   if (file_of(fd) == nullptr) return kernel();
   if (const int64_t why = refused_at(at, flags); why != 0) return answer(why);
   const int how = (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
-  return choose_to_receive(fd, how, [&](File& file) { return receive_pieces(file, pieces, count, how); }, kernel);
+  return receiving_call(fd, how, [&](File& file) { return receive_pieces(file, pieces, count, how); }, kernel);
 }
 
 UNET_PRELOAD ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t at, int flags) {
@@ -229,7 +229,7 @@ UNET_PRELOAD ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t
   if (file_of(fd) == nullptr) return at_kernel(kernel);
   if (const int64_t why = refused_at(at, flags); why != 0) return answer(why);
   const int how = (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
-  return choose(fd, [&](File& file) { return send_pieces(file, pieces, count, how); }, kernel);
+  return sending_call(fd, [&](File& file) { return send_pieces(file, pieces, count, how); }, kernel);
 }
 
 UNET_PRELOAD ssize_t preadv2(int fd, const iovec* pieces, int count, off_t at, int flags) {

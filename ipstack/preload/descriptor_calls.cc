@@ -29,7 +29,7 @@ int close_known(int fd) {
   if (entry != nullptr && entry->kind == Entry::Kind::socket && entry->holds == 0) {
     const Hold hold(*entry);  // which lets go of it
     EpollSet::forget(*entry);
-    runtime.await_end(static_cast<File&>(*entry));
+    runtime.linger(static_cast<File&>(*entry));
   } else if (entry != nullptr) {
     runtime.let_go(*entry);
   }
@@ -37,7 +37,7 @@ int close_known(int fd) {
 }
 
 // `made` is one more of `fd`.
-int doubled(int fd, int made) {
+int duplicated(int fd, int made) {
   if (made < 0 || Lock::inside()) return made;
   const Runtime::Guard guard;
   Entry* const entry = Runtime::get().table().find(fd);
@@ -49,7 +49,7 @@ int doubled(int fd, int made) {
 // it is free.
 bool is_taken(int to) { return to >= kFirstDescriptor && Runtime::get().own_descriptors().has(to); }
 
-// A child by vfork() closes and doubles its own descriptors, and has its parent's table.
+// A child by vfork() closes and duplicates its own descriptors, and has its parent's table.
 bool is_known(int fd) noexcept {
   return !Lock::inside() && Runtime::get().table().find(fd) != nullptr && Runtime::get().lock().is_own_process();
 }
@@ -66,8 +66,8 @@ int own_number(int fd, int command, int result) noexcept {
 std::optional<int> tell_when(const File& file, unsigned long request, void* argument) {
   const bool exact = request == SIOCGSTAMPNS_OLD || request == SIOCGSTAMPNS_NEW;
   if (!exact && request != SIOCGSTAMP_OLD && request != SIOCGSTAMP_NEW) return std::nullopt;
-  if (!file.in_stack() || file.is_stream() || file.came == 0) return std::nullopt;
-  timespec time = wall_time(file.came);
+  if (!file.in_stack() || file.is_stream() || file.received_at == 0) return std::nullopt;
+  timespec time = wall_time(file.received_at);
   if (!exact) time.tv_nsec /= 1000;  // a timeval is as long
   std::memcpy(argument, &time, sizeof time);
   return 0;
@@ -111,8 +111,8 @@ std::optional<int> control_in_stack(int fd, unsigned long request, void* argumen
   return 0;
 }
 
-// A program that doubles an inherited connection often becomes another program soon. The connection stays with the parent.
-void prepare_doubling(int fd) {
+// A program that duplicates an inherited connection often becomes another program soon. The connection stays with the parent.
+void prepare_duplication(int fd) {
   if (!is_known(fd)) return;
   const Runtime::Guard guard;
   File* const file = verify(fd) ? Runtime::get().table().file(fd) : nullptr;
@@ -121,8 +121,8 @@ void prepare_doubling(int fd) {
 
 // dup2() and dup3(). If the call fails, the descriptor at `to` stays. The kernel's table of descriptors and ours change under one lock.
 template <typename Call>
-int doubled_at(int fd, int to, Call call) {
-  prepare_doubling(fd);
+int duplicated_at(int fd, int to, Call call) {
+  prepare_duplication(fd);
   if (fd == to || (!is_known(fd) && !is_known(to))) return call();
   const Runtime::Guard guard;
   Table& table = Runtime::get().table();
@@ -159,20 +159,20 @@ UNET_PRELOAD int close_range(unsigned first, unsigned last, int flags) noexcept 
 UNET_PRELOAD void closefrom(int first) noexcept { close_range(static_cast<unsigned>(std::max(first, 0)), ~0u, 0); }
 
 UNET_PRELOAD int dup(int fd) noexcept {
-  prepare_doubling(fd);
-  return is_known(fd) ? doubled(fd, real().dup(fd)) : fresh(real().dup(fd));
+  prepare_duplication(fd);
+  return is_known(fd) ? duplicated(fd, real().dup(fd)) : fresh(real().dup(fd));
 }
 
 UNET_PRELOAD int dup2(int fd, int to) noexcept {
   const AtKernel noted;
   if (fd != to && is_taken(to)) return answer(-EBUSY);
-  return doubled_at(fd, to, [&] { return real().dup2(fd, to); });
+  return duplicated_at(fd, to, [&] { return real().dup2(fd, to); });
 }
 
 UNET_PRELOAD int dup3(int fd, int to, int flags) noexcept {
   const AtKernel noted;
   if (fd != to && is_taken(to)) return answer(-EBUSY);
-  return doubled_at(fd, to, [&] { return real().dup3(fd, to, flags); });
+  return duplicated_at(fd, to, [&] { return real().dup3(fd, to, flags); });
 }
 
 UNET_PRELOAD int fcntl(int fd, int command, ...) {
@@ -181,10 +181,10 @@ UNET_PRELOAD int fcntl(int fd, int command, ...) {
   void* const argument = va_arg(all, void*);
   va_end(all);
   if (Lock::inside()) return own_number(fd, command, real().fcntl(fd, command, argument));
-  const bool doubles = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
-  if (doubles) prepare_doubling(fd);
-  if (!is_known(fd)) return doubles ? fresh(real().fcntl(fd, command, argument)) : real().fcntl(fd, command, argument);
-  if (doubles) return doubled(fd, real().fcntl(fd, command, argument));
+  const bool duplicates = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
+  if (duplicates) prepare_duplication(fd);
+  if (!is_known(fd)) return duplicates ? fresh(real().fcntl(fd, command, argument)) : real().fcntl(fd, command, argument);
+  if (duplicates) return duplicated(fd, real().fcntl(fd, command, argument));
   if (command != F_SETFL && command != F_GETFL) return real().fcntl(fd, command, argument);
   const Runtime::Guard guard;
   const bool signals = command == F_SETFL && (reinterpret_cast<intptr_t>(argument) & O_ASYNC) != 0;

@@ -60,7 +60,7 @@ struct File : Entry {
   struct Tells {
     int time = 0;                // the one of SO_TIMESTAMP's options that was set last; 0: none
     bool lost = false;           // SO_RXQ_OVFL
-    bool left = false;           // TCP_INQ
+    bool unread = false;         // TCP_INQ
     bool destination4 = false, hops4 = false, class4 = false;  // IP_PKTINFO, IP_RECVTTL, IP_RECVTOS
     bool destination6 = false, hops6 = false, class6 = false;  // IPV6_RECVPKTINFO, IPV6_RECVHOPLIMIT, IPV6_RECVTCLASS
   };
@@ -72,13 +72,13 @@ struct File : Entry {
   };
 
   // Whether a datagram socket that several processes have gets what comes for a process: nothing, what comes of some flows, or all.
-  enum class Part : uint8_t { rest, share, all };
+  enum class Part : uint8_t { none, share, all };
 
   // A socket of another process, from which this one is: inherited, or passed (parent_channels.h).
   struct Origin {
     std::shared_ptr<ParentChannel> channel{};
     int socket = -1;             // as that process numbers it
-    Part part = Part::rest;      // of a datagram socket: what that process says of ours
+    Part part = Part::none;      // of a datagram socket: what that process says of ours
   };
 
   // A connection that the helper of the owner's stack accepted, for a process that accepts from the listener.
@@ -97,7 +97,7 @@ struct File : Entry {
   bool is_joined() const noexcept { return listens || !is_stream(); }
   int fd() const noexcept { return fds.front(); }
   // A datagram socket that may become ours by what is sent next, be it by another thread while this one waits for what comes.
-  bool is_undecided() const noexcept { return !is_stream() && !in_stack() && kernel && !lost && !left && !inherited; }
+  bool is_undecided() const noexcept { return !is_stream() && !in_stack() && kernel && !lost && !left_to_kernel && !inherited; }
   // Until there is a network interface; of a connection there is nothing to wait for.
   bool waits_back() const noexcept { return inherited && !inherited->connected && !in_stack(); }
 
@@ -111,22 +111,23 @@ struct File : Entry {
   bool listens = false;
   bool draining = false;         // a listener closed here, which has other owners: they get its queue (listener_drain.cc)
   bool lost = false;             // its connection, with the network interface
-  bool left = false;             // to the kernel, for good: none of its descriptors is in the table any more
+  bool left_to_kernel = false;   // to the kernel, for good: none of its descriptors is in the table any more
   int error = 0;                 // of one that is lost: what was not told
   bool receives = false;           // its program accepts or reads from it, or waits for it
   bool in_other_process = false;          // a parent or a child has its descriptors, and the kernel's part of epoll sets, too
   bool wanted = false;           // of a listener from elsewhere: another process waits for a connection
   bool asked = false;            // those it is from have been asked for a connection, or datagrams, and none was taken since
   bool nonblocking = false;
-  int signals_of = -1;           // O_ASYNC: the descriptor by which it was said; -1: it is not
+  int async_fd = -1;           // O_ASYNC: the descriptor by which it was said; -1: it is not
   static constexpr uint32_t kUnconnected = EPOLLOUT | EPOLLHUP;  // as `signalled`
   uint32_t signalled = 0;        // of the events that O_ASYNC tells of: those that have been, and are still; but room, if a call found none
   int backlog = 0;
-  int receive_least = 1;         // SO_RCVLOWAT
-  int receive_told = 0, send_told = 0;  // SO_RCVBUF, SO_SNDBUF as Linux made them of what the program said; 0: it said nothing
+  int receive_low_water = 1;         // SO_RCVLOWAT
+  int reported_receive_buffer = 0;  // SO_RCVBUF as Linux reports it; 0: the program has not set it
+  int reported_send_buffer = 0;     // SO_SNDBUF
   Tells tells{};
-  Nanoseconds came = 0;          // the datagram that was received last, when; 0: there was none, or it was the kernel's
-  Nanoseconds receive_within = 0, send_within = 0;  // SO_RCVTIMEO, SO_SNDTIMEO; 0: for ever
+  Nanoseconds received_at = 0;          // the datagram that was received last, when; 0: there was none, or it was the kernel's
+  Nanoseconds receive_timeout = 0, send_timeout = 0;  // SO_RCVTIMEO, SO_SNDTIMEO; 0: for ever
   std::vector<Option> options{};
   std::vector<Sleeper*> sleepers{};  // threads that wait for it
   std::optional<Inherited> inherited{};

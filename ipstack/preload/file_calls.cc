@@ -9,6 +9,7 @@
 #include "ipstack/preload/transfer.h"
 
 using namespace unet::preload;
+using unet::Nanoseconds;
 
 namespace {
 
@@ -22,13 +23,13 @@ bool is_pipe(int fd) noexcept {
   return ::fstat(fd, &is) == 0 && S_ISFIFO(is.st_mode);
 }
 
-// A disk may take its time, which others need not wait for. How much, or -errno.
+// Reads without the lock, as a disk may be slow. Returns the number of bytes, or -errno.
 ssize_t read_at(int in, std::byte* data, size_t length, off_t at) {
   const Runtime::Away away;
   return result_of(::pread(in, data, length, at));
 }
 
-// As sendfile() to a socket of ours: in pieces, each of which may wait. -errno.
+// sendfile() to a socket of the stack, in pieces, each of which may wait. Returns -errno for an error.
 int64_t send_file(File& file, int in, off_t* offset, size_t count) {
   // Refuses wrong offsets and sources as the kernel does.
   if (offset != nullptr && *offset < 0) return -EINVAL;
@@ -62,7 +63,7 @@ int64_t send_file(File& file, int in, off_t* offset, size_t count) {
   return static_cast<int64_t>(sent);
 }
 
-// Until a pipe can be read from, or written to. 0, or -errno.
+// Waits until a pipe is readable or writable: 0, or -errno.
 int64_t await_pipe(int fd, short events, bool waits) {
   pollfd pipe{.fd = fd, .events = events, .revents = 0};
   const auto ready = [&]() -> int64_t { return real().poll(&pipe, 1, 0) != 0 ? 0 : -EAGAIN; };
@@ -71,7 +72,7 @@ int64_t await_pipe(int fd, short events, bool waits) {
   return Runtime::get().block(kForever, true, sleep, ready);
 }
 
-// How much a pipe takes without waiting, when poll() says that it is writable: it is empty, or has a free page.
+// How many bytes a pipe takes at once while poll() calls it writable: then it is empty, or has a free page.
 constexpr size_t kPage = 4096;
 constexpr size_t kSpliceMost = 60 * 1024;
 size_t room_in(int pipe) noexcept {
@@ -80,7 +81,7 @@ size_t room_in(int pipe) noexcept {
   return std::max(kPage, static_cast<size_t>(std::max(whole, 0)));
 }
 
-// From a socket of ours into a pipe: as much as the pipe has room for. -errno.
+// splice() from a socket of the stack into a pipe, as much as the pipe has room for. Returns -errno for an error.
 int64_t splice_out(File& file, int out, size_t length, bool waits) {
   const Hold hold(file);
   const Piece piece;
@@ -96,24 +97,24 @@ int64_t splice_out(File& file, int out, size_t length, bool waits) {
   return receive_bytes(file, piece.data(), static_cast<size_t>(went), MSG_DONTWAIT);
 }
 
-// The other way: what the pipe has, read to where it leaves from, as it cannot be put back.
+// splice() from a pipe into a socket of the stack. Bytes of a pipe cannot be put back, so the stack reserves room before they are read.
 int64_t splice_in(int in, File& file, size_t length, bool waits) {
   if (length == 0) return 0;
   const Hold hold(file);
   Runtime& runtime = Runtime::get();
   unet::MutableBytes room;
-  std::optional<Piece> piece;  // of a datagram, which is as long as what there is, and may become a part of one
+  std::optional<Piece> piece;  // for a datagram: its length is known only when it is read
   if (!file.is_stream()) room = {piece.emplace().data(), std::min(length, kPage)};
   do {  // again if another process has emptied the pipe while this call waited for the socket
     if (const int64_t error = await_pipe(in, POLLIN, waits); error < 0) return error;
-    const int64_t error = runtime.block_on(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
-      if (!file.in_stack()) return Runtime::gone(file, true);
+    const int64_t error = runtime.block_on(file, POLLOUT, waits && !file.nonblocking, file.send_timeout, [&](bool) -> int64_t {
+      if (!file.in_stack()) return Runtime::result_of_lost(file, true);
       runtime.poll();
       int64_t result = -EAGAIN;
       const auto most = static_cast<uint32_t>(std::min<size_t>(length, kSpliceMost));
       if (!piece) result = runtime.stack().reserve(file.socket, most, room);
       else if ((runtime.events(file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0) result = 1;
-      if (result == -EAGAIN) tell_of_room(file);
+      if (result == -EAGAIN) rearm_room_signal(file);
       return result;
     });
     if (error < 0) return with_signal(file, error, 0);
@@ -155,7 +156,7 @@ UNET_PRELOAD ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_of
   return real().splice(in, in_offset, out, out_offset, length, flags);
 }
 
-// Formatted in memory: the C library's own would make the system call itself.
+// Formats in memory, as the C library's vdprintf() makes the system call itself.
 UNET_PRELOAD int vdprintf(int fd, const char* format, va_list arguments) {
   if (file_of(fd) == nullptr) return real().vdprintf(fd, format, arguments);
   char* made = nullptr;

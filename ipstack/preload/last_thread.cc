@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "ipstack/preload/of_thread.h"
+#include "ipstack/preload/thread_specific.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/runtime.h"
 
@@ -39,7 +39,7 @@ LastThread::First::~First() {
 
 void LastThread::watch_first() {
   first_ended.store(false, std::memory_order_relaxed);
-  static_cast<void>(OfThread<First>::get());
+  static_cast<void>(ThreadSpecific<First>::get());
 }
 
 bool LastThread::is_awaited() noexcept { return first_ended.load(std::memory_order_relaxed); }

@@ -40,7 +40,7 @@ void Lock::halt_others() noexcept {
 
 void Lock::keep() noexcept {
   end_ = End::kept;
-  if (signals_held) let_signals_in();
+  if (signals_deferred) let_signals_in();
 }
 
 }  // namespace unet::preload

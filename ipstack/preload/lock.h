@@ -43,7 +43,7 @@ class Lock {
     if (cancel_state_ != kUnchanged) [[unlikely]] restore_cancellation();  // before handlers, of which one may leave by longjmp()
     --depth_;
     std::atomic_signal_fence(std::memory_order_seq_cst);  // signals from here on are not deferred
-    if (signals_held) [[unlikely]] let_signals_in();
+    if (signals_deferred) [[unlikely]] let_signals_in();
   }
   // Another thread waits for the lock.
   bool is_wanted() const noexcept { return wanting_.load(std::memory_order_relaxed) != 0; }

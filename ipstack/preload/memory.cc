@@ -12,13 +12,13 @@ namespace {
 
 // Never written to, so it costs no pages; writable, so that it counts for every limit that malloc() may meet. A mapping of its own, as
 // malloc() may take memory from an arena to which it comes back, and of which other threads have nothing.
-constexpr size_t kKept = 1 << 20;
-std::atomic<void*> kept{nullptr};
+constexpr size_t kReserve = 1 << 20;
+std::atomic<void*> reserve{nullptr};
 
 template <typename Allocate>
 void* allocated(Allocate allocate) {
   if (void* const memory = allocate()) return memory;
-  if (void* const spare = kept.exchange(nullptr, std::memory_order_acq_rel)) ::munmap(spare, kKept);
+  if (void* const spare = reserve.exchange(nullptr, std::memory_order_acq_rel)) ::munmap(spare, kReserve);
   if (void* const memory = allocate()) return memory;
   throw std::bad_alloc();  // tidy: allow throw because operator new says so that there is no memory
 }
@@ -26,10 +26,10 @@ void* allocated(Allocate allocate) {
 }  // namespace
 
 bool unet::preload::has_memory() noexcept {
-  if (kept.load(std::memory_order_relaxed) != nullptr) return true;
-  void* const fresh = ::mmap(nullptr, kKept, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (reserve.load(std::memory_order_relaxed) != nullptr) return true;
+  void* const fresh = ::mmap(nullptr, kReserve, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED) return false;
-  kept.store(fresh, std::memory_order_release);  // no other thread makes one meanwhile
+  reserve.store(fresh, std::memory_order_release);  // no other thread makes one meanwhile
   return true;
 }
 

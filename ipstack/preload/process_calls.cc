@@ -1,4 +1,4 @@
-// process_calls.cc - fork(), exec, the ends of a process and of its threads.
+// process_calls.cc - the handlers of fork(), exec, posix_spawn(), the end of the process, and pthread_cancel().
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 using namespace unet::preload;
 
 extern "C" {
-// pthread_atfork(), of a library that is never unloaded: null instead of its handle. Else its handlers would be forgotten before its end.
+// pthread_atfork() for a library that is never unloaded: `library` is null. With a handle its handlers would end before its destructor.
 int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* library) noexcept;
 }
 
@@ -30,7 +30,7 @@ void end_quickly() {
   if (Runtime::may_enter()) Runtime::get().end().finish();
 }
 
-// Before everything that the program's own constructors do: and so, at the end, behind its destructors.
+// Runs before the constructors of the program, so end() runs after its destructors.
 [[gnu::constructor(101)]] void begin() {
   static_cast<void>(real());
   static_cast<void>(Runtime::get());
@@ -64,12 +64,11 @@ UNET_PRELOAD void _Exit(int status) noexcept {
   __builtin_unreachable();
 }
 
-// ---- exec: what stays open is described to the program that this process becomes. A child by vfork() has its parent's memory, which is
-// left as it is.
+// ---- exec: sockets that stay open are described to the next program. A child of vfork() must not change the memory of its parent.
 
 namespace {
 
-// `environment` and a further variable.
+// Returns `environment` with one more variable.
 std::vector<char*> with_variable(char* const* environment, std::string& variable) {
   std::vector<char*> all;
   for (char* const* each = environment; each != nullptr && *each != nullptr; ++each) all.push_back(*each);
@@ -80,22 +79,22 @@ std::vector<char*> with_variable(char* const* environment, std::string& variable
 
 template <typename Exec>
 int become(char* const* environment, Exec exec) {
-  std::string left;
+  std::string description;
   if (Runtime::may_enter()) {
-    const bool kept = Runtime::get().end().leave_orphan(true);
+    const bool left_orphan = Runtime::get().end().leave_orphan(true);
     const Runtime::Guard guard;
-    if (!kept) Reception::return_all_unread();
-    left = ExecSockets::prepare();
+    if (!left_orphan) Reception::return_all_unread();
+    description = ExecSockets::prepare();
   }
-  if (left.empty()) return exec(environment);
-  const std::vector<char*> all = with_variable(environment, left);
+  if (description.empty()) return exec(environment);
+  const std::vector<char*> all = with_variable(environment, description);
   const int result = exec(all.data());
   const Runtime::Guard guard;
   ExecSockets::forget();
   return result;
 }
 
-// The arguments of execl() and its like, up to the null; `list` stands behind it then.
+// The arguments of execl() and similar calls, up to the null. `list` is behind it then.
 std::vector<char*> arguments_of(const char* first, va_list& list) {
   std::vector<char*> all{const_cast<char*>(first)};
   while (all.back() != nullptr) all.push_back(va_arg(list, char*));
@@ -104,7 +103,7 @@ std::vector<char*> arguments_of(const char* first, va_list& list) {
 
 }  // namespace
 
-// Forks: a child that shared our memory, but not our descriptors, could not have a table of its own.
+// vfork() is fork(): a child with the parent's memory would change the parent's table by its own descriptors.
 UNET_PRELOAD pid_t vfork() noexcept { return ::fork(); }
 
 UNET_PRELOAD int execve(const char* path, char* const* arguments, char* const* environment) noexcept {
@@ -141,11 +140,11 @@ UNET_PRELOAD int execle(const char* path, const char* first, ...) noexcept {
   return execve(path, all.data(), environment);
 }
 
-// ---- posix_spawn(): the C library's child has our descriptors, but nothing of ours runs there before it is another program.
+// ---- posix_spawn(): no code of this library runs in the child before it executes its program.
 
 namespace {
 
-// While the child begins, pairs are at the descriptors of connections that it is to have. Then the shadows are there again.
+// Puts pairs at the descriptors of connections that the child inherits, while it begins; then the shadows again.
 class Loans {
  public:
   Loans() {
@@ -157,8 +156,8 @@ class Loans {
   }
   ~Loans() {
     for (const Shadow& each : shadows_) {
-      real().dup3(each.kept, each.fd, 0);
-      real().close(each.kept);
+      real().dup3(each.shadow, each.fd, 0);
+      real().close(each.shadow);
     }
     for (const Pair& each : pairs_) {
       if (each.ours >= 0) real().close(each.ours);
@@ -174,7 +173,7 @@ class Loans {
 
  private:
   struct Shadow {
-    int fd, kept;
+    int fd, shadow;
   };
   struct Pair {
     File* file;
@@ -190,9 +189,9 @@ class Loans {
       if (file.nonblocking) real().fcntl(ends[1], F_SETFL, O_RDWR | O_NONBLOCK);
       pair = pairs_.insert(pair, {&file, ends[0], ends[1]});
     }
-    const int kept = real().fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (kept < 0) return;
-    shadows_.push_back({fd, kept});
+    const int shadow = real().fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (shadow < 0) return;
+    shadows_.push_back({fd, shadow});
     real().dup3(pair->theirs, fd, 0);
   }
 
@@ -200,7 +199,7 @@ class Loans {
   std::vector<Pair> pairs_;
 };
 
-// The new process's signals are those of this thread now, unless its program says otherwise: under the lock all may be held back.
+// Sets the child's signal mask to this thread's, unless the program sets one: under the lock all signals may be blocked.
 class SpawnAttributes {
  public:
   explicit SpawnAttributes(const posix_spawnattr_t* wanted) noexcept {
@@ -225,9 +224,9 @@ int spawn(const posix_spawnattr_t* wanted, char* const* environment, Spawn real_
   if (!Runtime::may_enter()) return real_spawn(wanted, environment);
   const SpawnAttributes attributes(wanted);
   const Runtime::Guard guard;
-  std::string left = ExecSockets::prepare(true);
+  std::string description = ExecSockets::prepare(true);
   Loans loans;
-  const int error = real_spawn(attributes.get(), with_variable(environment, left).data());
+  const int error = real_spawn(attributes.get(), with_variable(environment, description).data());
   ExecSockets::forget();
   if (error == 0) loans.child_has_begun();
   return error;
@@ -250,7 +249,7 @@ UNET_PRELOAD int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_fi
 
 // ---- threads
 
-// A thread with the lock is not cancelled: the others learn of it when they lock next.
+// A thread with the lock is not cancelled. The other threads learn of cancellation when they next take the lock.
 UNET_PRELOAD int pthread_cancel(pthread_t thread) {
   if (!Lock::inside()) {
     const Runtime::Guard guard;

@@ -101,7 +101,7 @@ void Runtime::close_socket(File& file) {
   if (file.in_stack()) endpoint_stack_->timed_stack().close(table_.take_socket(file));
 }
 
-void Runtime::await_end(File& file) {
+void Runtime::linger(File& file) {
   constexpr Nanoseconds kLook = 10 * kMillisecond;  // that an end is acknowledged is no event that wakes
   if (file.in_stack()) poll();
   const Nanoseconds time = file.in_stack() ? stack().linger_time(file.socket) : 0;
@@ -112,12 +112,12 @@ void Runtime::await_end(File& file) {
   block(now() + time, false, [&](Nanoseconds until) { return wait_for(file, {}, std::min(until, now() + kLook)); }, ended);
 }
 
-void Runtime::end_by_reset(File& file) noexcept {
+void Runtime::reset_at_close(File& file) noexcept {
   if (file.in_stack()) stack().set_option(file.socket, sockets::Stack::Option::linger, 0);
 }
 
 void Runtime::reset(File& file) noexcept {
-  end_by_reset(file);
+  reset_at_close(file);
   --file.holds;
   let_go(file);
 }
@@ -146,7 +146,7 @@ void Runtime::let_go(Entry& entry) {
   delete &entry;
 }
 
-int64_t Runtime::gone(File& file, bool sends) noexcept {
+int64_t Runtime::result_of_lost(File& file, bool sends) noexcept {
   if (!file.lost) return file.waits_back() ? -ENETDOWN : -EBADF;
   if (const int error = std::exchange(file.error, 0); error != 0) return -error;
   return sends ? -EPIPE : 0;
@@ -163,8 +163,10 @@ uint32_t Runtime::events(const File& file) const noexcept {
   const uint32_t handed = file.pending_accepts.empty() ? 0 : EPOLLIN | EPOLLRDNORM;
   if (!file.in_stack()) return handed;
   uint32_t events = stack().events(file.socket) | handed;
-  const bool few = file.receive_least > 1 && file.is_stream() && !file.listens && (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR)) == EPOLLIN;
-  if (few && is_less(file)) [[unlikely]] events &= ~static_cast<uint32_t>(EPOLLIN);
+  if (file.receive_low_water > 1 && file.is_stream() && !file.listens) [[unlikely]] {
+    const bool only_data = (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR)) == EPOLLIN;
+    if (only_data && is_below_low_water(file)) events &= ~static_cast<uint32_t>(EPOLLIN);
+  }
   if ((events & EPOLLIN) != 0) events |= EPOLLRDNORM;
   if ((events & EPOLLOUT) != 0) events |= EPOLLWRNORM;
   return events;
@@ -177,11 +179,11 @@ uint32_t Runtime::events(const Entry& entry) const noexcept {
 }
 
 // Whether fewer bytes are there than SO_RCVLOWAT asks for. A small buffer never needs more than it holds, as in Linux.
-bool Runtime::is_less(const File& file) const noexcept {
+bool Runtime::is_below_low_water(const File& file) const noexcept {
   sockets::Stack& stack = endpoint_stack_->stack();
   const auto room = static_cast<uint32_t>(stack.option(file.socket, sockets::Stack::Option::receive_buffer));
   const uint32_t urgent = stack.to_urgent(file.socket) == 0 ? 1 : 0;  // does not count for a reader
-  return stack.queued(file.socket).receive - urgent < std::min(static_cast<uint32_t>(file.receive_least), room / 2);
+  return stack.queued(file.socket).receive - urgent < std::min(static_cast<uint32_t>(file.receive_low_water), room / 2);
 }
 
 File* Runtime::file(int fd) {
@@ -240,21 +242,21 @@ void Runtime::notify(File& file) {
 }
 
 void Runtime::set_signals(File& file, int fd, bool on) {
-  if (!on) return void(file.signals_of = -1);
-  if (file.signals_of >= 0) return;
-  file.signals_of = fd;
+  if (!on) return void(file.async_fd = -1);
+  if (file.async_fd >= 0) return;
+  file.async_fd = fd;
   file.signalled = file.in_stack() ? events(file) : File::kUnconnected;
   reception_.start(file);  // it waits from now on
 }
 
 void Runtime::notify_and_signal(File& file, bool came) {
   notify(file);
-  if (file.signals_of < 0) [[likely]] return;
+  if (file.async_fd < 0) [[likely]] return;
   const uint32_t now = events(file);
   const uint32_t what = (now & EPOLLIN) != 0 ? EPOLLIN : now & (EPOLLERR | EPOLLPRI);
   const uint32_t fresh = (now & ~file.signalled) | (came ? what : 0);
   file.signalled = now;
-  if (!file.fds.empty()) tell_owner_ready(file.fd(), file.signals_of, fresh);  // its owner is known by a descriptor
+  if (!file.fds.empty()) tell_owner_ready(file.fd(), file.async_fd, fresh);  // its owner is known by a descriptor
 }
 
 void Runtime::dispatch() {

@@ -100,9 +100,9 @@ class Runtime {
   // Takes the socket away from the file, and closes it.
   void close_socket(File& file);
   // For a close() of the last descriptor: waits as SO_LINGER says, until the peer has all that was sent, or a signal comes.
-  void await_end(File& file);
+  void linger(File& file);
   // Makes the close of the connection a reset.
-  void end_by_reset(File& file) noexcept;
+  void reset_at_close(File& file) noexcept;
   // Resets a connection without an owner.
   void reset(File& file) noexcept;
   // Something has happened to the file: wakes the threads that wait for it.
@@ -114,7 +114,7 @@ class Runtime {
   // Deletes the entry if no descriptor names it and no call holds it.
   void let_go(Entry& entry);
   // The result of a call on a lost connection: its error once, then the end of the stream.
-  static int64_t gone(File& file, bool sends) noexcept;
+  static int64_t result_of_lost(File& file, bool sends) noexcept;
   // After a call that did only a part: the next call returns this -errno.
   void defer_error(File& file, int64_t error) noexcept;
   // The ready events of a socket of the stack, in epoll's bits; without the shadow.
@@ -186,7 +186,7 @@ class Runtime {
   Status open_stack();
   void forget_sleep(const void* here) noexcept;
   void dispatch();
-  bool is_less(const File& file) const noexcept;
+  bool is_below_low_water(const File& file) const noexcept;
   bool spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until);
   Woken wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until);  // wait() for one file
   Woken sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask);

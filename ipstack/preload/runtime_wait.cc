@@ -7,8 +7,8 @@
 #include <functional>
 #include <utility>
 
-#include "ipstack/preload/few.h"
-#include "ipstack/preload/of_thread.h"
+#include "ipstack/preload/small_array.h"
+#include "ipstack/preload/thread_specific.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/runtime.h"
 #include "ipstack/preload/signals.h"
@@ -28,7 +28,7 @@ int HeldByThread::of(const Entry& entry) noexcept {
                           std::count(polled.begin(), polled.end(), &entry));
 }
 
-Sleeper& Runtime::this_thread() noexcept { return OfThread<Sleeper>::get(); }
+Sleeper& Runtime::this_thread() noexcept { return ThreadSpecific<Sleeper>::get(); }
 
 namespace {
 
@@ -152,7 +152,7 @@ void Runtime::forget_sleep(const void* here) noexcept {
 
 Runtime::Woken Runtime::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
   if (who.woken) return Woken::something;  // while spin() had given the lock away
-  Few<pollfd> memory(kernel.size() + 2);
+  SmallArray<pollfd> memory(kernel.size() + 2);
   const std::span<pollfd> all = memory.all();
   std::copy(kernel.begin(), kernel.end(), all.begin() + 2);
   all[0] = {.fd = who.event, .events = POLLIN, .revents = 0};

@@ -25,17 +25,17 @@ namespace {
 using Handler = void (*)(int, siginfo_t*, void*);
 
 // The program's handlers, by signal; the kernel calls act() instead.
-struct Wanted {
+struct ProgramHandler {
   std::atomic<Handler> handler{nullptr};
   std::atomic<int> flags{0};
   std::atomic<bool> interrupts{false};  // siginterrupt()
 };
 
-std::array<Wanted, 65> wanted{};
+std::array<ProgramHandler, 65> handlers{};
 constinit thread_local sigset_t mask_before{};  // of this thread, before its signals were held back
 
-Wanted* wanted_of(int number) noexcept {
-  return number > 0 && static_cast<size_t>(number) < wanted.size() ? &wanted[static_cast<size_t>(number)] : nullptr;
+ProgramHandler* handler_of(int number) noexcept {
+  return number > 0 && static_cast<size_t>(number) < handlers.size() ? &handlers[static_cast<size_t>(number)] : nullptr;
 }
 
 bool is_handler(const struct sigaction& action) noexcept {
@@ -51,7 +51,7 @@ constexpr int kAtOnce[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIG
 void copy_mask(sigset_t& to, const sigset_t& from) noexcept { std::memcpy(&to, &from, 8); }
 
 // The signal comes again when its thread lets it in, and others wait with it. False: the kernel has no room for it.
-bool hold(siginfo_t& info, ucontext_t& interrupted) noexcept {
+bool defer(siginfo_t& info, ucontext_t& interrupted) noexcept {
   sigset_t all, before;
   ::sigfillset(&all);
   for (const int each : kAtOnce) ::sigdelset(&all, each);
@@ -63,7 +63,7 @@ bool hold(siginfo_t& info, ucontext_t& interrupted) noexcept {
   }
   copy_mask(mask_before, interrupted.uc_sigmask);
   copy_mask(interrupted.uc_sigmask, all);  // for what goes on when the handler returns
-  signals_held = true;
+  signals_deferred = true;
   return true;
 }
 
@@ -76,8 +76,8 @@ bool comes_second(const ucontext_t& interrupted) noexcept {
 void act(int number, siginfo_t* info, void* context) {
   ucontext_t& interrupted = *static_cast<ucontext_t*>(context);
   const bool at_once = std::find(std::begin(kAtOnce), std::end(kAtOnce), number) != std::end(kAtOnce);
-  if (!at_once && Lock::inside() && Runtime::get().lock().defers_signals() && hold(*info, interrupted)) return;
-  Wanted& one = *wanted_of(number);
+  if (!at_once && Lock::inside() && Runtime::get().lock().defers_signals() && defer(*info, interrupted)) return;
+  ProgramHandler& one = *handler_of(number);
   const Handler handler = one.handler.load(std::memory_order_relaxed);
   const int flags = one.flags.load(std::memory_order_relaxed);
   if ((flags & static_cast<int>(SA_RESETHAND)) != 0) {
@@ -106,7 +106,7 @@ struct sigaction as_asked(struct sigaction told, Handler handler, int flags) noe
   return told;
 }
 
-int change(Wanted& one, int number, const struct sigaction& asked, struct sigaction& told) noexcept {
+int change(ProgramHandler& one, int number, const struct sigaction& asked, struct sigaction& told) noexcept {
   const Handler handler = one.handler.load(std::memory_order_relaxed);
   const int flags = one.flags.load(std::memory_order_relaxed);
   const bool handled = is_handler(asked);
@@ -180,16 +180,16 @@ void queue(const f_owner_ex& owner, int signal, int fd, const Cause& cause) noex
 
 }  // namespace
 
-constinit thread_local bool unet::preload::signals_held = false;
+constinit thread_local bool unet::preload::signals_deferred = false;
 constinit thread_local CallState unet::preload::this_call{};
 
 // At the end of each system call the kernel lets its thread's signals in.
-void unet::preload::meet_signals() noexcept { static_cast<void>(::syscall(SYS_gettid)); }
+void unet::preload::take_pending_signals() noexcept { static_cast<void>(::syscall(SYS_gettid)); }
 
 void unet::preload::let_signals_in() noexcept {
   const ErrnoStays stays;
   const sigset_t mask = mask_before;
-  signals_held = false;
+  signals_deferred = false;
   ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);  // handlers run, in which there may be others to hold
 }
 
@@ -226,7 +226,7 @@ void unet::preload::tell_owner_ready(int fd, int named, uint32_t events) noexcep
 bool unet::preload::signals_restart() noexcept { return !this_call.ends && !this_call.has_part; }
 
 UNET_PRELOAD int sigaction(int number, const struct sigaction* action, struct sigaction* before) noexcept {
-  Wanted* const one = wanted_of(number);
+  ProgramHandler* const one = handler_of(number);
   if (one == nullptr) return real().sigaction(number, action, before);
   struct sigaction was;
   const Handler handler = one->handler.load(std::memory_order_relaxed);
@@ -237,7 +237,7 @@ UNET_PRELOAD int sigaction(int number, const struct sigaction* action, struct si
 }
 
 UNET_PRELOAD sighandler_t signal(int number, sighandler_t handler) noexcept {
-  const Wanted* const one = wanted_of(number);
+  const ProgramHandler* const one = handler_of(number);
   return change(number, handler, one != nullptr && one->interrupts.load(std::memory_order_relaxed) ? 0 : SA_RESTART, true);
 }
 
@@ -245,7 +245,7 @@ UNET_PRELOAD int siginterrupt(int number, int interrupts) noexcept {
   struct sigaction action;
   if (sigaction(number, nullptr, &action) != 0) return -1;
   action.sa_flags = interrupts != 0 ? action.sa_flags & ~SA_RESTART : action.sa_flags | SA_RESTART;
-  if (Wanted* const one = wanted_of(number)) one->interrupts.store(interrupts != 0, std::memory_order_relaxed);
+  if (ProgramHandler* const one = handler_of(number)) one->interrupts.store(interrupts != 0, std::memory_order_relaxed);
   return sigaction(number, &action, nullptr);
 }
 

@@ -10,7 +10,7 @@
 namespace unet::preload {
 
 // This thread's, which are blocked.
-extern constinit thread_local bool signals_held;
+extern constinit thread_local bool signals_deferred;
 // State of this thread's call since it began.
 struct CallState {
   bool handled = false;   // a handler has run; what a call has got all the same, it returns, and does not sleep again
@@ -21,7 +21,7 @@ extern constinit thread_local CallState this_call;
 // Whether a call that has been interrupted, and waits without a limit, goes on as if nothing had been (SA_RESTART).
 bool signals_restart() noexcept;
 // Signals that other threads have sent this one by now are run, or deferred, before this returns.
-void meet_signals() noexcept;
+void take_pending_signals() noexcept;
 // They come now: the thread is not in the library any longer. errno stays as it is.
 void let_signals_in() noexcept;
 // The owner that fcntl() with F_SETOWN or F_SETOWN_EX gave the descriptor, if any. errno stays as it is.

@@ -45,17 +45,17 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
   file->kernel = false;
   file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
   file->bound = true;
-  file->receive_within = listener.receive_within;
-  file->send_within = listener.send_within;
+  file->receive_timeout = listener.receive_timeout;
+  file->send_timeout = listener.send_timeout;
   for (const int name : {SO_RCVTIMEO, SO_SNDTIMEO}) {  // which the shadow tells
     timeval time;
     socklen_t size = sizeof time;
-    const bool set = (name == SO_RCVTIMEO ? file->receive_within : file->send_within) != 0;
+    const bool set = (name == SO_RCVTIMEO ? file->receive_timeout : file->send_timeout) != 0;
     if (set && real().getsockopt(listener.fd(), SOL_SOCKET, name, &time, &size) == 0) real().setsockopt(fd, SOL_SOCKET, name, &time, size);
   }
-  file->receive_least = listener.receive_least;
-  file->receive_told = listener.receive_told;
-  file->send_told = listener.send_told;
+  file->receive_low_water = listener.receive_low_water;
+  file->reported_receive_buffer = listener.reported_receive_buffer;
+  file->reported_send_buffer = listener.reported_send_buffer;
   file->tells = listener.tells;
   runtime.table().put(fd, *file);
   runtime.table().give_socket(*file, made);
@@ -103,7 +103,7 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   if (address != nullptr && static_cast<int>(*length) < 0) return -EINVAL;
   Runtime& runtime = Runtime::get();
   runtime.reception().start(listener);
-  return static_cast<int>(runtime.block_on(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
+  return static_cast<int>(runtime.block_on(listener, POLLIN, !listener.nonblocking, listener.receive_timeout, [&](bool kernel) -> int64_t {
     while (!listener.pending_accepts.empty()) {
       if (const int made = take_pending(listener, address, length, flags); made != -EAGAIN) return made;
     }
@@ -145,9 +145,9 @@ int tell_int(int number, void* value, socklen_t* length) noexcept {
 }
 
 // SO_RCVBUF and SO_SNDBUF: Linux reports them doubled, as it counts its own bookkeeping.
-int told_of(const File& file, int name) {
+int reported_buffer(const File& file, int name) {
   using Option = sockets::Stack::Option;
-  if (const int told = name == SO_RCVBUF ? file.receive_told : file.send_told; told != 0) return told;
+  if (const int told = name == SO_RCVBUF ? file.reported_receive_buffer : file.reported_send_buffer; told != 0) return told;
   const int64_t bytes = Runtime::get().stack().option(file.socket, name == SO_RCVBUF ? Option::receive_buffer : Option::send_buffer);
   return 2 * static_cast<int>(std::min<int64_t>(bytes, INT_MAX / 2));
 }
@@ -162,7 +162,7 @@ bool shadow_tells(const File& file, int level, int name) noexcept {
 }
 
 // The name of an end that the stack is not asked for: of a pair, or of a socket that waits for the network interface. Null: there is none.
-const sockets::Address* kept_name(const File& file, bool local) noexcept {
+const sockets::Address* name_without_stack(const File& file, bool local) noexcept {
   if (file.pair) return local ? &file.pair->local : &file.pair->remote;
   if (!file.waits_back() || (!local && file.inherited->remote.host.is_unspecified())) return nullptr;
   return local ? &file.inherited->local : &file.inherited->remote;
@@ -170,7 +170,7 @@ const sockets::Address* kept_name(const File& file, bool local) noexcept {
 
 // getsockname(), or getpeername().
 int tell_name(const File& file, bool local, sockaddr* address, socklen_t* length) {
-  const sockets::Address* const kept = kept_name(file, local);
+  const sockets::Address* const kept = name_without_stack(file, local);
   if (file.kernel_peer || (!file.in_stack() && kept == nullptr)) return kAskKernel;
   if (sockets::is_nowhere(length)) return -EFAULT;
   if (static_cast<int>(*length) < 0) return -EINVAL;
@@ -194,7 +194,7 @@ int tell_peer(const File& file, void* value, socklen_t* length) {
 }
 
 // To what is no address of the socket's kind: AF_UNSPEC ends a connection, all else is `wrong`, an -errno.
-int connect_nowhere(File& file, const sockaddr* address, socklen_t length, int wrong) {
+int connect_to_no_address(File& file, const sockaddr* address, socklen_t length, int wrong) {
   if (!file.in_stack() || file.kernel_peer) {
     const int result = Kernel::connect(file.fd(), address, length);
     if (result == 0) file.kernel_peer = false;
@@ -214,8 +214,8 @@ int connect_in_stack(File& file, const sockaddr* address, socklen_t length, cons
   const int begun = runtime.endpoint_stack().timed_stack().connect(file.socket, to);
   if (file.is_stream() && (begun == 0 || begun == -EINPROGRESS)) file.signalled = 0;
   if (file.nonblocking || (begun != -EINPROGRESS && begun != -EALREADY)) return begun;
-  const int64_t done = runtime.block_on(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {
-    if (!file.in_stack()) return Runtime::gone(file, true);
+  const int64_t done = runtime.block_on(file, POLLOUT, true, file.send_timeout, [&](bool) -> int64_t {
+    if (!file.in_stack()) return Runtime::result_of_lost(file, true);
     const int more = runtime.stack().connect(file.socket, to);
     return more == -EISCONN ? 0 : more == -EINPROGRESS || more == -EALREADY ? -EAGAIN : more;
   });
@@ -225,7 +225,7 @@ int connect_in_stack(File& file, const sockaddr* address, socklen_t length, cons
 // connect() on a socket of ours, or on one that becomes so. kAskKernel: it is the kernel's.
 int connect_file(File& file, const sockaddr* address, socklen_t length) {
   sockets::Address to;
-  if (const int wrong = read_address(file, address, length, to); wrong < 0) return connect_nowhere(file, address, length, wrong);
+  if (const int wrong = read_address(file, address, length, to); wrong < 0) return connect_to_no_address(file, address, length, wrong);
   const int route = route_for(file, to);
   return route < 0 ? route : connect_in_stack(file, address, length, to);
 }
@@ -251,7 +251,7 @@ int shut_down(File& file, int how) {
     file.listens = false;
     for (Sleeper* each : file.sleepers) each->wake();
   }
-  if (file.signals_of >= 0) file.signalled = Runtime::get().events(file);  // what it did itself is no news
+  if (file.async_fd >= 0) file.signalled = Runtime::get().events(file);  // what it did itself is no news
   return result;
 }
 
@@ -263,9 +263,9 @@ int tell_option(File& file, int level, int name, void* value, socklen_t* length)
   if (!somewhere) return -EFAULT;
   if (static_cast<int>(*length) < 0) return -EINVAL;
   Runtime::get().poll_if_due();
-  if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_SNDBUF)) return tell_int(told_of(file, name), value, length);
-  if (level == SOL_SOCKET && name == SO_RCVLOWAT) return tell_int(file.receive_least, value, length);
-  if (level == IPPROTO_TCP && name == TCP_INQ && file.is_stream()) return tell_int(file.tells.left, value, length);
+  if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_SNDBUF)) return tell_int(reported_buffer(file, name), value, length);
+  if (level == SOL_SOCKET && name == SO_RCVLOWAT) return tell_int(file.receive_low_water, value, length);
+  if (level == IPPROTO_TCP && name == TCP_INQ && file.is_stream()) return tell_int(file.tells.unread, value, length);
   if (level == SOL_SOCKET && name == SO_PEERNAME) return tell_peer(file, value, length);
   const int result = Runtime::get().endpoint_stack().get_option(file.socket, level, name, value, length);
   return result == -ENOPROTOOPT ? kAskKernel : result;

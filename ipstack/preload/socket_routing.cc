@@ -88,7 +88,7 @@ const IpConfiguration* known_addresses() {
 }
 
 // An interface has been named to it (SO_BINDTODEVICE), and that is one of the kernel's.
-bool is_of_device(const File& file) {
+bool is_bound_to_device(const File& file) {
   return std::any_of(file.options.begin(), file.options.end(), [](const File::Option& each) {
     return each.level == SOL_SOCKET && (each.name == SO_BINDTODEVICE || each.name == SO_BINDTOIFINDEX) &&
            !is_off(each.level, each.name, each.value.data(), static_cast<socklen_t>(each.value.size()));
@@ -98,7 +98,7 @@ bool is_of_device(const File& file) {
 // The backend of a socket that is bound to `local`; none: there is no memory to find out.
 std::optional<Backend> backend_of_local(const File& file, const sockets::Address& local) {
   if (const auto said = Runtime::get().settings().rules.find(protocol_of(file), local)) return said;
-  if (local.host.is_loopback() || is_of_device(file)) return Backend::kernel;
+  if (local.host.is_loopback() || is_bound_to_device(file)) return Backend::kernel;
   const IpConfiguration* const all = known_addresses();
   if (all == nullptr) return Runtime::get().lacks_memory() ? std::nullopt : std::optional(Backend::kernel);
   if (local.host.is_unspecified()) return Backend::dual;
@@ -181,7 +181,7 @@ int read_address(const File& file, const sockaddr* address, socklen_t length, so
 std::optional<Backend> backend_of_remote(const File& file, const sockets::Address& remote) {
   Runtime& runtime = Runtime::get();
   if (const auto said = runtime.settings().rules.find(protocol_of(file), remote)) return *said;
-  if (remote.host.is_unspecified() || remote.host.is_loopback() || is_of_device(file)) return Backend::kernel;
+  if (remote.host.is_unspecified() || remote.host.is_loopback() || is_bound_to_device(file)) return Backend::kernel;
   const bool mapped = file.domain == AF_INET6 && remote.host.is_ipv4() && remote.host == ip::ipv4_address(0u);
   if (mapped) return Backend::kernel;
   const IpConfiguration* const all = known_addresses();
@@ -239,21 +239,21 @@ void leave_to_kernel(File& file) {
     if (!file.nonblocking) real().fcntl(file.fd(), F_SETFL, flags & ~O_NONBLOCK);
   }
   const Hold hold(file);
-  file.left = true;
+  file.left_to_kernel = true;
   runtime.notify(file);
   while (!file.fds.empty()) runtime.table().take(file.fds.back());
 }
 
 void become_pair(File& file, int end, const sockets::Address& local, const sockets::Address& remote) {
   copy_owner(file.fd(), end);
-  const int wanted = (file.signals_of >= 0 ? O_ASYNC : 0) | (file.nonblocking ? O_NONBLOCK : 0);
+  const int wanted = (file.async_fd >= 0 ? O_ASYNC : 0) | (file.nonblocking ? O_NONBLOCK : 0);
   if (wanted != 0) real().fcntl(end, F_SETFL, real().fcntl(end, F_GETFL) | wanted);
   for (const int fd : file.fds) {
     if (inode_of(fd) != file.shadow) continue;  // another descriptor has its number
     const int flags = real().fcntl(fd, F_GETFD);
     real().dup3(end, fd, (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
   }
-  file.signals_of = -1;  // the kernel signals for it
+  file.async_fd = -1;  // the kernel signals for it
   file.shadow = inode_of(end);
   file.pair = {local, remote};
   if (std::exchange(file.kernel, true)) return;
@@ -292,7 +292,7 @@ int listen_file(File& file, int backlog) {
     // Bound before: another process has its port by now, or there is no network interface.
     if (const int wrong = file.inherited ? Runtime::get().open() : 0; wrong < 0) return wrong;
     if (file.inherited) return -EADDRINUSE;
-    const bool of_device = is_of_device(file);
+    const bool of_device = is_bound_to_device(file);
     if (of_device || known_addresses() == nullptr) {
       if (!of_device && Runtime::get().lacks_memory()) return -ENOMEM;
       leave_to_kernel(file);
@@ -305,7 +305,7 @@ int listen_file(File& file, int backlog) {
   file.listens = true;
   file.backlog = backlog;
   // A process that only holds it for its children gets none of their connections.
-  file.receives = !file.registrations.empty() || file.signals_of >= 0;
+  file.receives = !file.registrations.empty() || file.async_fd >= 0;
   static_cast<void>(Runtime::get().stack().set_accepts_new_flows(file.socket, file.receives));
   return file.kernel ? Kernel::listen(file.fd(), backlog) : 0;
 }
@@ -352,7 +352,7 @@ constexpr Kin kKin[] = {{SO_DETACH_FILTER, SO_ATTACH_FILTER, SO_ATTACH_BPF, true
 
 // For the stack's socket that it may become, or become again. A later value is instead of an earlier one; but of memberships of groups
 // there are many, until they are left.
-void keep_option(File& file, int level, int name, const void* value, socklen_t length) {
+void store_option(File& file, int level, int name, const void* value, socklen_t length) {
   constexpr socklen_t kMost = 256;  // more than any option has: programs may say any length, and mean the beginning
   const Bytes bytes(static_cast<const std::byte*>(value), std::min(length, kMost));
   const auto* const membership = std::find_if(std::begin(kMemberships), std::end(kMemberships), [&](const Membership& each) {
@@ -381,7 +381,7 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
   int wanted = 0;
   if (level == SOL_SOCKET && (receives || name == SO_SNDBUF || name == SO_SNDBUFFORCE) && length >= sizeof wanted) {
     name = receives ? SO_RCVBUF : SO_SNDBUF;
-    int& told = receives ? file.receive_told : file.send_told;
+    int& told = receives ? file.reported_receive_buffer : file.reported_send_buffer;
     socklen_t size = sizeof told;
     real().getsockopt(file.fd(), SOL_SOCKET, name, &told, &size);
     std::memcpy(&wanted, value, sizeof wanted);
@@ -392,30 +392,30 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
   if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO) && length >= sizeof(timeval)) {
     timeval time;
     std::memcpy(&time, value, sizeof time);
-    (name == SO_RCVTIMEO ? file.receive_within : file.send_within) = nanoseconds_of(time);
+    (name == SO_RCVTIMEO ? file.receive_timeout : file.send_timeout) = nanoseconds_of(time);
     return 0;
   }
   if (level == SOL_SOCKET && name == SO_RCVLOWAT && length >= sizeof(int)) {
     int least;
     std::memcpy(&least, value, sizeof least);
-    file.receive_least = least <= 0 ? least == 0 ? 1 : INT_MAX : least;
+    file.receive_low_water = least <= 0 ? least == 0 ? 1 : INT_MAX : least;
     for (Registration* each : file.registrations) each->set->notify(*each);
   }
   if (set_telling(file, level, name, value, length)) return 0;
   if (!file.in_stack()) {
-    if (!file.pair) keep_option(file, level, name, value, length);
+    if (!file.pair) store_option(file, level, name, value, length);
     return 0;
   }
   const int result = Runtime::get().endpoint_stack().set_option(file.socket, level, name, value, length);
   if (result < 0) return result == -ENOPROTOOPT && does_without(level, name, value, length) ? 0 : result;
-  if (file.is_joined() || file.bound) keep_option(file, level, name, value, length);  // the network interface may go, and come back
+  if (file.is_joined() || file.bound) store_option(file, level, name, value, length);  // the network interface may go, and come back
   return 0;
 }
 
 // An undecided socket has a part in the stack for this call only: the stack judges the option, which is kept for bind().
 int set_group_option(File& file, int level, int name, const void* value, socklen_t length, int error) {
   if (file.in_stack()) return set_option(file, level, name, value, length);
-  const IpConfiguration* const all = file.is_undecided() && !is_of_device(file) ? known_addresses() : nullptr;
+  const IpConfiguration* const all = file.is_undecided() && !is_bound_to_device(file) ? known_addresses() : nullptr;
   if (all == nullptr || !has_network(*all) || open_in_stack(file) < 0) return error;
   const int result = set_option(file, level, name, value, length);
   Runtime::get().close_socket(file);

@@ -98,7 +98,7 @@ void move_buffers(FILE& from, FILE& to) {
 }
 
 // A stream that a thread is in, perhaps until something comes, keeps what it has.
-void transfer_accepts(FILE& from, FILE& to) {
+void move_stream(FILE& from, FILE& to) {
   if (::ftrylockfile(&from) != 0) return;
   if (::ftrylockfile(&to) == 0) {
     move_buffers(from, to);
@@ -122,10 +122,10 @@ void follow(int fd) {
     if (one.ours == nullptr) one.ours = stream_of(fd, fd == STDIN_FILENO ? "r" : "w", &close_standard);
     if (one.ours == nullptr) return;
     one.become(one.ours);
-    transfer_accepts(*one.original, *one.ours);
+    move_stream(*one.original, *one.ours);
   } else if (!wanted && current != nullptr && current == one.ours) {
     one.become(one.original);
-    transfer_accepts(*one.ours, *one.original);
+    move_stream(*one.ours, *one.original);
   }
 }
 

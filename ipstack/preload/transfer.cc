@@ -14,7 +14,7 @@
 
 #include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
-#include "ipstack/preload/of_thread.h"
+#include "ipstack/preload/thread_specific.h"
 #include "ipstack/preload/shared/adoption.h"
 #include "ipstack/preload/shared/socket_proxies.h"
 #include "ipstack/preload/signals.h"
@@ -30,7 +30,7 @@ namespace {
 sockets::EndpointStack& ours() noexcept { return Runtime::get().endpoint_stack(); }
 
 constexpr size_t kGather = Piece::kSize;
-constexpr short kNothingOfKernels = 0;  // the shadow of a datagram socket is always writable
+constexpr short kNoKernelEvents = 0;  // the shadow of a datagram socket is always writable
 
 // The length of all pieces; one call moves kTransferMax bytes at most, as in the kernel.
 size_t bytes_of(const msghdr& message) noexcept {
@@ -54,14 +54,14 @@ int64_t check(const msghdr& message) noexcept {
 template <typename Kernels>
 int64_t receive_datagram(File& file, MutableBytes room, int flags, sockaddr* from, socklen_t* from_length, Stack::Received& what,
                          Kernels kernels) {
-  if (file.left) return kAskKernel;
+  if (file.left_to_kernel) return kAskKernel;
   if (file.waits_back()) static_cast<void>(Adoption::adopt(file));  // else it waits until there is a network interface again
-  if (!file.in_stack() && !file.is_undecided() && !file.waits_back()) return Runtime::gone(file, false);
+  if (!file.in_stack() && !file.is_undecided() && !file.waits_back()) return Runtime::result_of_lost(file, false);
   const int64_t got = !file.in_stack() ? -EAGAIN : ours().receive_from_now(file.socket, room, flags, from, from_length, what);
-  if (got >= 0) file.came = what.came;
+  if (got >= 0) file.received_at = what.came;
   if (got != -EAGAIN || !file.kernel) return got;
   const int64_t other = kernels();
-  if (other >= 0) file.came = 0;
+  if (other >= 0) file.received_at = 0;
   return other;
 }
 
@@ -70,12 +70,12 @@ int64_t send_stream(File& file, Bytes data, int flags) {
   Runtime& runtime = Runtime::get();
   const bool may_wait = waits(file, flags);
   size_t sent = 0;
-  const int64_t result = runtime.block_on(file, POLLOUT, may_wait, file.send_within, [&](bool) -> int64_t {
-    if (!file.in_stack()) return Runtime::gone(file, true);
+  const int64_t result = runtime.block_on(file, POLLOUT, may_wait, file.send_timeout, [&](bool) -> int64_t {
+    if (!file.in_stack()) return Runtime::result_of_lost(file, true);
     const auto send = [&] { return ours().send_now(file.socket, data.subspan(sent), flags); };
     int64_t more = send();
     if (more == -EAGAIN && runtime.poll() && file.in_stack()) more = send();  // what has come may be room, or the end
-    if (more == -EAGAIN || (more >= 0 && static_cast<size_t>(more) < data.size() - sent)) tell_of_room(file);
+    if (more == -EAGAIN || (more >= 0 && static_cast<size_t>(more) < data.size() - sent)) rearm_room_signal(file);
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
     this_call.has_part = sent != 0;
@@ -130,20 +130,20 @@ int64_t send_datagram(File& file, Bytes data, int flags, const sockaddr* to, soc
   Stack::Sending how;
   const bool ipv4 = file.domain == AF_INET || remote.host.is_ipv4(), connected = to == nullptr;
   if (const int64_t wrong = ancillary == nullptr ? 0 : read_control(file, *ancillary, ipv4, how); wrong < 0) return wrong;
-  const int64_t sent = runtime.block_on(file, kNothingOfKernels, waits(file, flags), file.send_within, [&](bool) -> int64_t {
-    if (!file.in_stack()) return Runtime::gone(file, true);
+  const int64_t sent = runtime.block_on(file, kNoKernelEvents, waits(file, flags), file.send_timeout, [&](bool) -> int64_t {
+    if (!file.in_stack()) return Runtime::result_of_lost(file, true);
     if (connected && ancillary != nullptr && runtime.stack().remote_address(file.socket, remote) != 0) return -EDESTADDRREQ;
     const int64_t result = connected && ancillary == nullptr ? ours().send_now(file.socket, data, flags)
                                                           : ours().send_to_now(file.socket, data, flags, remote, how);
-    if (result == -EAGAIN) tell_of_room(file);
+    if (result == -EAGAIN) rearm_room_signal(file);
     return result;
   });
   return end_zero_copy(file, sent, flags);
 }
 
 // SO_RCVLOWAT, for a call that has room for so much.
-bool few_are_no_use(const File& file, size_t length) noexcept {
-  return file.receive_least > 1 && length >= static_cast<size_t>(file.receive_least);
+bool waits_for_low_water(const File& file, size_t length) noexcept {
+  return file.receive_low_water > 1 && length >= static_cast<size_t>(file.receive_low_water);
 }
 
 // Receives a datagram by `attempt`. If processes share the socket, the one that reads gets the datagrams.
@@ -152,7 +152,7 @@ int64_t receive_waiting(File& file, int flags, Attempt attempt) {
   Runtime& runtime = Runtime::get();
   file.unserved_since = 0;
   runtime.reception().start(file);
-  return runtime.block_on(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) -> int64_t {
+  return runtime.block_on(file, POLLIN, waits(file, flags), file.receive_timeout, [&](bool kernel) -> int64_t {
     if (file.in_stack() && !file.receives) runtime.reception().start(file);  // meanwhile
     const int64_t got = attempt(kernel);
     const bool another_asked = got >= 0 && !file.origins.empty() && runtime.proxies().is_waited_for(file);
@@ -166,19 +166,19 @@ int64_t receive_stream(File& file, MutableBytes room, int flags) {
   Runtime& runtime = Runtime::get();
   const bool may_wait = waits(file, flags), all = (flags & MSG_WAITALL) != 0 && (flags & MSG_PEEK) == 0 && may_wait;
   size_t received = 0;
-  const int64_t result = runtime.block_on(file, POLLIN, may_wait, file.receive_within, [&](bool) -> int64_t {
-    if (!file.in_stack()) return Runtime::gone(file, false);
-    if (few_are_no_use(file, room.size()) && (runtime.events(file) & EPOLLIN) == 0) runtime.poll();
-    if (few_are_no_use(file, room.size()) && may_wait && (runtime.events(file) & (EPOLLIN | EPOLLERR)) == 0) return -EAGAIN;
+  const int64_t result = runtime.block_on(file, POLLIN, may_wait, file.receive_timeout, [&](bool) -> int64_t {
+    if (!file.in_stack()) return Runtime::result_of_lost(file, false);
+    if (waits_for_low_water(file, room.size()) && (runtime.events(file) & EPOLLIN) == 0) runtime.poll();
+    if (waits_for_low_water(file, room.size()) && may_wait && (runtime.events(file) & (EPOLLIN | EPOLLERR)) == 0) return -EAGAIN;
     do {
       const bool at_urgent = (flags & MSG_PEEK) == 0 && runtime.stack().is_at_urgent(file.socket);
       if (at_urgent && received != 0) break;
       // SIGURG's handler must find the byte there, or the call that it interrupts.
       if (at_urgent && Runtime::this_thread().ends_call) return -EAGAIN;
-      if (at_urgent) meet_signals();
-      const bool handled = at_urgent && signals_held && runtime.let_handlers_run();
-      if (handled && may_wait && (file.receive_within != 0 || !signals_restart())) return -EINTR;
-      if (!file.in_stack()) return Runtime::gone(file, false);
+      if (at_urgent) take_pending_signals();
+      const bool handled = at_urgent && signals_deferred && runtime.let_handlers_run();
+      if (handled && may_wait && (file.receive_timeout != 0 || !signals_restart())) return -EINTR;
+      if (!file.in_stack()) return Runtime::result_of_lost(file, false);
       const int64_t more = ours().receive_now(file.socket, room.subspan(received), flags | MSG_DONTWAIT);
       if (more <= 0) return more;
       received += static_cast<size_t>(more);
@@ -193,11 +193,11 @@ int64_t receive_stream(File& file, MutableBytes room, int flags) {
 
 }  // namespace
 
-Piece::Piece() : memory_(std::move(OfThread<Spare>::get().memory)) {
+Piece::Piece() : memory_(std::move(ThreadSpecific<Spare>::get().memory)) {
   if (memory_ == nullptr) memory_.reset(new Memory);
 }
 Piece::~Piece() {
-  Spare& spare = OfThread<Spare>::get();
+  Spare& spare = ThreadSpecific<Spare>::get();
   if (spare.memory == nullptr) spare.memory = std::move(memory_);
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ipstack/preload/calls.h"
-#include "ipstack/preload/few.h"
+#include "ipstack/preload/small_array.h"
 #include "ipstack/preload/kernel_pace.h"
 #include "ipstack/preload/shared/adoption.h"
 #include "ipstack/sockets/sockaddr.h"
@@ -19,9 +19,9 @@ namespace {
 constinit thread_local KernelPace kernel_pace{};
 
 // The entries of one poll(): those of the stack, and those of the kernel in an array of their own.
-class Waiting {
+class PollSet {
  public:
-  Waiting(pollfd* all, size_t count) : all_(all, count), kernel_(count), entries_(count) {
+  PollSet(pollfd* all, size_t count) : all_(all, count), kernel_(count), entries_(count) {
     Runtime& runtime = Runtime::get();
     for (size_t i = 0; i < count; ++i) {
       const int fd = all[i].fd;
@@ -42,33 +42,33 @@ class Waiting {
       hold(i, *file);
     }
   }
-  ~Waiting() {
+  ~PollSet() {
     each([](Entry& entry) {
       --entry.holds;
       Runtime::get().let_go(entry);
     });
   }
-  Waiting(const Waiting&) = delete;
-  Waiting& operator=(const Waiting&) = delete;
+  PollSet(const PollSet&) = delete;
+  PollSet& operator=(const PollSet&) = delete;
 
   bool has_entries() const noexcept { return end_ != 0; }
   std::span<pollfd> kernel() noexcept { return asks_kernel_ ? kernel_.all() : std::span<pollfd>(); }
 
   // How many are ready, as poll() says it.
-  int look_paced(Nanoseconds at) {
+  int scan_paced(Nanoseconds at) {
     const bool asks = asks_kernel_ && kernel_pace.is_due(at, names_);
-    int ready = look(asks);
+    int ready = scan(asks);
     if (!asks_kernel_ || (ready != 0 && !asks)) return ready;
-    if (!asks) ready = look(true);
+    if (!asks) ready = scan(true);
     kernel_pace.note(at, has_kernels(), names_);
     return ready;
   }
-  int look(bool at_kernel) {
+  int scan(bool at_kernel) {
     if (at_kernel && asks_kernel_) real().poll(kernel_.all().data(), all_.size(), 0);
     int ready = 0;
     for (size_t i = 0; i < all_.size(); ++i) {
       all_[i].revents = kernel_[i].fd < 0 ? short{0} : kernel_[i].revents;
-      if (entries_[i] != nullptr) look_at(all_[i], *entries_[i]);
+      if (entries_[i] != nullptr) scan_entry(all_[i], *entries_[i]);
       ready += all_[i].revents != 0;
     }
     return ready;
@@ -86,27 +86,27 @@ class Waiting {
     });
   }
   // Is told of all of them, until it goes.
-  class Told {
+  class Waiter {
    public:
-    Told(Waiting& waiting, Sleeper& who) : waiting_(waiting), who_(who), polled_(who.polled.size()) {
-      waiting.each([&](Entry& entry) {
+    Waiter(PollSet& set, Sleeper& who) : set_(set), who_(who), polled_(who.polled.size()) {
+      set.each([&](Entry& entry) {
         sleepers_of(entry).push_back(&who);
         who.polled.push_back(&entry);
       });
     }
-    ~Told() {
+    ~Waiter() {
       who_.polled.resize(polled_);
-      waiting_.each([&](Entry& entry) { std::erase(sleepers_of(entry), &who_); });
+      set_.each([&](Entry& entry) { std::erase(sleepers_of(entry), &who_); });
     }
-    Told(const Told&) = delete;
-    Told& operator=(const Told&) = delete;
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
 
    private:
     static std::vector<Sleeper*>& sleepers_of(Entry& entry) noexcept {
       return entry.kind == Entry::Kind::socket ? static_cast<File&>(entry).sleepers : static_cast<EpollSet&>(entry).pollers;
     }
 
-    Waiting& waiting_;
+    PollSet& set_;
     Sleeper& who_;
     const size_t polled_;  // before: a handler may wait while its thread does
   };
@@ -135,7 +135,7 @@ class Waiting {
       if (entry != nullptr) what(*entry);
     }
   }
-  static void look_at(pollfd& one, const Entry& entry) {
+  static void scan_entry(pollfd& one, const Entry& entry) {
     uint32_t wanted = static_cast<uint16_t>(one.events);
     if (entry.kind == Entry::Kind::socket) {
       if (Runtime::get().table().find(one.fd) != &entry) return ask_again(one);
@@ -147,8 +147,8 @@ class Waiting {
   static void ask_again(pollfd& one) { real().poll(&one, 1, 0); }
 
   const std::span<pollfd> all_;
-  Few<pollfd> kernel_;
-  Few<Entry*> entries_;  // null: the kernel's alone
+  SmallArray<pollfd> kernel_;
+  SmallArray<Entry*> entries_;  // null: the kernel's alone
   size_t end_ = 0;    // behind the last of ours
   bool asks_kernel_ = false;
   uint32_t names_ = 0;  // which of the kernel's, and for what
@@ -161,50 +161,50 @@ class Waiting {
 }
 
 // How long a call may wait; and, as it says at its end, since when it did: 0 if it did not have to.
-struct Patience {
+struct PollTimeout {
   const Nanoseconds most;
   Nanoseconds since = 0;
 };
 
 // Under the lock. -errno.
-int poll_all(Waiting& waiting, Patience& patience, const sigset_t* mask) {
+int poll_entries(PollSet& set, PollTimeout& time, const sigset_t* mask) {
   Runtime& runtime = Runtime::get();
   const Nanoseconds began = runtime.poll_if_due();
-  int ready = waiting.look_paced(began);
-  if (ready == 0 && runtime.poll()) ready = waiting.look(false);
-  runtime.record_attempt(ready != 0, patience.most != 0);
+  int ready = set.scan_paced(began);
+  if (ready == 0 && runtime.poll()) ready = set.scan(false);
+  runtime.record_attempt(ready != 0, time.most != 0);
   if (ready != 0) return ready;
   Sleeper& who = Runtime::this_thread();
   // A call without time reports a signal that the mask lets through, too.
   const auto nothing = [&] { return mask != nullptr && runtime.let_handlers_run(mask) ? -EINTR : 0; };
-  if (patience.most == 0) return nothing();
-  patience.since = began;
-  const Nanoseconds until = patience.most == kForever ? kForever : began + patience.most;
+  if (time.most == 0) return nothing();
+  time.since = began;
+  const Nanoseconds until = time.most == kForever ? kForever : began + time.most;
   auto woken = Runtime::Woken::something;
   const auto sleep = [&](Nanoseconds limit) {
-    const Waiting::Told told(waiting, who);
-    return woken = runtime.wait(who, waiting.kernel(), runtime.next_try(waiting.waits_back(), limit), mask);
+    const PollSet::Waiter waiter(set, who);
+    return woken = runtime.wait(who, set.kernel(), runtime.next_try(set.waits_back(), limit), mask);
   };
   const auto found = static_cast<int>(runtime.block(until, false, sleep, [&] {
-    waiting.adopt();
-    ready = waiting.look(false);
+    set.adopt();
+    ready = set.scan(false);
     return ready != 0 ? ready : -EAGAIN;
   }));
   if (found != -EAGAIN) return found;
-  if (woken != Runtime::Woken::timed_out) ready = waiting.look(true);
+  if (woken != Runtime::Woken::timed_out) ready = set.scan(true);
   return ready != 0 ? ready : nothing();
 }
 
-int poll_with(pollfd* all, nfds_t count, Patience& patience, const sigset_t* mask) {
+int poll_with(pollfd* all, nfds_t count, PollTimeout& time, const sigset_t* mask) {
   ::pthread_testcancel();
   {
     const Runtime::Guard guard;
-    Waiting waiting(all, count);
-    if (waiting.has_entries()) return answer(poll_all(waiting, patience, mask));
+    PollSet set(all, count);
+    if (set.has_entries()) return answer(poll_entries(set, time, mask));
   }
-  patience.since = Runtime::get().now();
-  timespec limit{.tv_sec = static_cast<time_t>(patience.most / unet::kSecond), .tv_nsec = static_cast<long>(patience.most % unet::kSecond)};
-  return real().ppoll(all, count, patience.most == kForever ? nullptr : &limit, mask);
+  time.since = Runtime::get().now();
+  timespec limit{.tv_sec = static_cast<time_t>(time.most / unet::kSecond), .tv_nsec = static_cast<long>(time.most % unet::kSecond)};
+  return real().ppoll(all, count, time.most == kForever ? nullptr : &limit, mask);
 }
 
 // The sets of one select(). They have room for a thousand descriptors and mostly few in them: so they are scanned by words.
@@ -283,7 +283,7 @@ class Selection {
   }
 
   const Sets sets_;
-  Few<pollfd> all_;
+  SmallArray<pollfd> all_;
   size_t count_ = 0;
 };
 
@@ -296,12 +296,12 @@ bool any_selected(int count, fd_set* read, fd_set* write, fd_set* except) noexce
   return Sets(count, read, write, except).any([&](int fd) { return table.find(fd) != nullptr; });
 }
 
-int select_with(int count, fd_set* read, fd_set* write, fd_set* except, Patience& patience, const sigset_t* mask) {
+int select_with(int count, fd_set* read, fd_set* write, fd_set* except, PollTimeout& time, const sigset_t* mask) {
   Selection selection(Sets(count, read, write, except));
-  const int ready = poll_with(selection.all().data(), selection.all().size(), patience, mask);
+  const int ready = poll_with(selection.all().data(), selection.all().size(), time, mask);
   if (ready < 0) return ready;
   // A descriptor that another thread closes meanwhile is ready, as in Linux.
-  if (patience.since == 0 && selection.names_nothing()) return answer(-EBADF);
+  if (time.since == 0 && selection.names_nothing()) return answer(-EBADF);
   return selection.answer();
 }
 
@@ -309,24 +309,24 @@ int select_with(int count, fd_set* read, fd_set* write, fd_set* except, Patience
 
 UNET_PRELOAD int poll(pollfd* all, nfds_t count, int timeout_ms) {
   if (!any_known({all, count})) return real().poll(all, count, timeout_ms);
-  Patience patience{timeout_ms < 0 ? kForever : static_cast<Nanoseconds>(timeout_ms) * unet::kMillisecond};
-  return poll_with(all, count, patience, nullptr);
+  PollTimeout time{timeout_ms < 0 ? kForever : static_cast<Nanoseconds>(timeout_ms) * unet::kMillisecond};
+  return poll_with(all, count, time, nullptr);
 }
 
 UNET_PRELOAD int ppoll(pollfd* all, nfds_t count, const timespec* timeout, const sigset_t* mask) {
   if (!any_known({all, count})) return real().ppoll(all, count, timeout, mask);
   if (timeout != nullptr && !is_valid(*timeout)) return answer(-EINVAL);
-  Patience patience{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
-  return poll_with(all, count, patience, mask);
+  PollTimeout time{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
+  return poll_with(all, count, time, mask);
 }
 
 UNET_PRELOAD int select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
   if (!any_selected(count, read, write, except)) return real().select(count, read, write, except, timeout);
   if (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_usec < 0)) return answer(-EINVAL);
-  Patience patience{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
-  const int ready = select_with(count, read, write, except, patience, nullptr);
-  if (timeout != nullptr && patience.since != 0) {  // Linux says how much of it is left
-    const Nanoseconds took = Runtime::get().now() - patience.since, left = took < patience.most ? patience.most - took : 0;
+  PollTimeout time{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
+  const int ready = select_with(count, read, write, except, time, nullptr);
+  if (timeout != nullptr && time.since != 0) {  // Linux says how much of it is left
+    const Nanoseconds took = Runtime::get().now() - time.since, left = took < time.most ? time.most - took : 0;
     *timeout = {.tv_sec = static_cast<time_t>(left / unet::kSecond),
                 .tv_usec = static_cast<suseconds_t>(left % unet::kSecond / unet::kMicrosecond)};
   }
@@ -336,8 +336,8 @@ UNET_PRELOAD int select(int count, fd_set* read, fd_set* write, fd_set* except, 
 UNET_PRELOAD int pselect(int count, fd_set* read, fd_set* write, fd_set* except, const timespec* timeout, const sigset_t* mask) {
   if (!any_selected(count, read, write, except)) return real().pselect(count, read, write, except, timeout, mask);
   if (timeout != nullptr && !is_valid(*timeout)) return answer(-EINVAL);
-  Patience patience{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
-  return select_with(count, read, write, except, patience, mask);
+  PollTimeout time{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
+  return select_with(count, read, write, except, time, mask);
 }
 
 UNET_PRELOAD int __poll_chk(pollfd* all, nfds_t count, int timeout_ms, size_t) { return poll(all, count, timeout_ms); }

@@ -45,7 +45,7 @@ bool SocketProxies::is_read_here(const File& file) const noexcept { return file.
 
 bool SocketProxies::is_waited_for(const File& file) const noexcept {
   const auto waits = [](const Registration* each) { return (each->asked() & EPOLLIN) != 0 && each->set->is_waited_for(); };
-  if (file.signals_of >= 0) return true;
+  if (file.async_fd >= 0) return true;
   return std::any_of(file.sleepers.begin(), file.sleepers.end(), [&](const Sleeper* each) { return each != &sleeper_; }) ||
          std::any_of(file.registrations.begin(), file.registrations.end(), waits);
 }
@@ -55,7 +55,7 @@ void SocketProxies::update_claims(File& file) {
   const size_t others = served_by(file);
   const File::Part mine = part_of(file);
   const bool reads = is_read_here(file);
-  const File::Part theirs = reads ? File::Part::rest : others > 1 ? std::min(mine, File::Part::share) : mine;
+  const File::Part theirs = reads ? File::Part::none : others > 1 ? std::min(mine, File::Part::share) : mine;
   for (const ChildChannel& channel : channels_) {
     for (const Held& each : channel.held) {
       if (each.file != &file || !each.receives) continue;
@@ -63,7 +63,7 @@ void SocketProxies::update_claims(File& file) {
       static_cast<void>(send_on(channel.fd, &said, sizeof said));
     }
   }
-  const bool takes = mine != File::Part::rest && (reads || others == 0);
+  const bool takes = mine != File::Part::none && (reads || others == 0);
   static_cast<void>(Runtime::get().stack().set_accepts_new_flows(file.socket, takes));
   if (ParentChannels::origin_of(file) != nullptr) watch(file);
 }

@@ -81,7 +81,7 @@ void leave_stack(const std::shared_ptr<ParentChannel>& parent) {
     if (left.connected) left.options = runtime.stack().moves().options(file->socket);
     file->inherited = left;
     const int socket = std::exchange(file->socket, -1);
-    for (File::Origin& each : file->origins) each.part = File::Part::rest;  // the owner's value was for the parent's claim
+    for (File::Origin& each : file->origins) each.part = File::Part::none;  // the owner's value was for the parent's claim
     if (parent != nullptr && stays) file->origins.push_back({parent, socket});
   }
   runtime.end_stack(&sockets::EndpointStack::leave);

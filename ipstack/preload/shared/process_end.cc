@@ -175,7 +175,7 @@ bool ProcessEnd::leave_orphan(bool goes_on) {
 void ProcessEnd::run_orphan(int told) {
   Runtime& runtime = Runtime::get();
   orphan_for_ = OrphanFor::none;
-  signals_held = false;
+  signals_deferred = false;
   ::setsid();  // the orphan must not get signals for the program's terminal and group
   static_cast<void>(!::chdir("/"));
   ::prctl(PR_SET_NAME, "unet-sockets");

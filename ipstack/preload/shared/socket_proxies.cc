@@ -131,7 +131,7 @@ bool SocketProxies::carry(SocketProxy& proxy, bool hung_up) {
   if (proxy.ended_in && proxy.ended_out) return false;
   if (hung_up && proxy.hung_since == 0) proxy.hung_since = Runtime::get().now();
   if (proxy.hung_since == 0 || Runtime::get().now() - proxy.hung_since < kHangsFor) return true;
-  Runtime::get().end_by_reset(*proxy.file);  // a FIN would claim that the data is complete
+  Runtime::get().reset_at_close(*proxy.file);  // a FIN would claim that the data is complete
   return false;
 }
 

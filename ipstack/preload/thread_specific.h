@@ -1,4 +1,4 @@
-// of_thread.h - what each thread has for itself; used by runtime_wait.cc and transfer.cc.
+// thread_specific.h - what each thread has for itself; used by runtime_wait.cc and transfer.cc.
 #pragma once
 
 #include <pthread.h>
@@ -8,7 +8,7 @@ namespace unet::preload {
 // It goes with its thread, but is there as long as the thread can call. thread_local objects are not: exit() destroys them before it calls
 // the program's last functions (atexit()), and the end of a thread before its keys' (pthread_key_create()).
 template <typename T>
-class OfThread {
+class ThreadSpecific {
  public:
   static T& get() {
     if (own == nullptr) make();

@@ -1,4 +1,4 @@
-// making_calls.cc - calls that make a descriptor which is not a socket of ours. Its number may be that of one that was closed without this
+// open_calls.cc - calls that make a descriptor which is not a socket of ours. Its number may be that of one that was closed without this
 // library (identity.h).
 #include <stdarg.h>
 #include <sys/syscall.h>

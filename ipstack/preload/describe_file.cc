@@ -1,4 +1,4 @@
-// own_names.cc - what description.h says of the sockets of this process's stack, and of its descriptors.
+// describe_file.cc - what description.h says of the sockets of this process's stack, and of its descriptors.
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/runtime.h"

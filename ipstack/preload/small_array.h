@@ -1,4 +1,4 @@
-// few.h - what a call has one of for each descriptor that it waits for; used by wait_calls.cc and runtime_wait.cc.
+// small_array.h - what a call has one of for each descriptor that it waits for; used by wait_calls.cc and runtime_wait.cc.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@ namespace unet::preload {
 // An array of `count` default T. It is on the stack while it is short, as in most calls: malloc() and free() would cost more than all else
 // there, and a handler that leaves the call by longjmp() leaks nothing.
 template <typename T>
-class Few {
+class SmallArray {
  public:
-  explicit Few(size_t count) : many_(count > kMost ? count : 0), all_(count > kMost ? many_.data() : few_, count) {}
-  Few(const Few&) = delete;
-  Few& operator=(const Few&) = delete;
+  explicit SmallArray(size_t count) : many_(count > kMost ? count : 0), all_(count > kMost ? many_.data() : few_, count) {}
+  SmallArray(const SmallArray&) = delete;
+  SmallArray& operator=(const SmallArray&) = delete;
 
   std::span<T> all() noexcept { return all_; }
   T& operator[](size_t at) noexcept { return all_[at]; }
