@@ -1,13 +1,12 @@
 // ancillary.cc - control data of recvmsg() and sendmsg(), in the order and with the errors of Linux.
 //
-// Control data that does not fit is cut, with MSG_CTRUNC. There is one network interface,
-// which has all links: its number is 1.
+// Control data that does not fit is cut, with MSG_CTRUNC. All datagrams come by one network interface, number sockets::kLinkNumber.
 #include "ipstack/preload/ancillary.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
-#include <time.h>  // which errqueue.h wants
+#include <time.h>  // errqueue.h needs it
 
 #include <linux/errqueue.h>
 
@@ -27,7 +26,7 @@ using sockets::Stack;
 
 namespace {
 
-// Also where the C library's headers have other names for them, or none.
+// Numbers of options for which the C library's headers have other names, or none.
 constexpr int kTime = 29, kTimeNs = 35, kTimeNew = 63, kTimeNsNew = 64;  // SO_TIMESTAMP_OLD, SO_TIMESTAMPNS_OLD, and those _NEW
 constexpr int kTransmitTime = 61;                                        // SCM_TXTIME
 constexpr int kProtocol = 52, kFlowInfo = 11;                            // IP_PROTOCOL, IPV6_FLOWINFO
@@ -72,7 +71,7 @@ bool is_own(const ip::IpAddress& address) {
   return std::any_of(all.begin(), all.end(), [&](const auto& each) { return !each.tentative && each.address == address; });
 }
 
-// From where an answer to what came there goes: a group or broadcast address is no source address.
+// The source address of an answer to a datagram that came to `to`, which may be a group or a broadcast address.
 ip::IpAddress answering(const ip::IpAddress& to) {
   const auto& all = own_addresses();
   const auto four = std::find_if(all.begin(), all.end(), [](const auto& each) { return each.address.is_ipv4() && !each.tentative; });
@@ -87,7 +86,7 @@ void tell_time(const File& file, Nanoseconds came, ControlWriter& control) {
 }
 
 void tell_destination(const File& file, const ip::IpAddress& to, ControlWriter& control) {
-  if (file.tells.destination6) {  // of a socket of IPv6: also IPv4's, mapped
+  if (file.tells.destination6) {  // an IPv6 socket also reports IPv4 addresses, mapped
     in6_pktinfo info{};
     std::memcpy(&info.ipi6_addr, to.bytes.data(), sizeof info.ipi6_addr);
     info.ipi6_ifindex = sockets::kLinkNumber;
@@ -101,7 +100,7 @@ void tell_destination(const File& file, const ip::IpAddress& to, ControlWriter& 
   control.put(IPPROTO_IP, IP_PKTINFO, info);
 }
 
-// ---- what sendmsg() is told
+// ---- control data of sendmsg()
 
 template <typename T>
 bool read(const cmsghdr& each, T& into) noexcept {
@@ -110,7 +109,7 @@ bool read(const cmsghdr& each, T& into) noexcept {
   return true;
 }
 
-// Options with an int as value.
+// Reads an int within bounds.
 bool read_within(const cmsghdr& each, int least, int most, int16_t& into) noexcept {
   int number;
   if (!read(each, number) || number < least || number > most) return false;
@@ -184,7 +183,7 @@ bool set_telling(File& file, int level, int name, const void* value, socklen_t l
   if (level == SOL_SOCKET) {
     if (name == SO_RXQ_OVFL) return tells.lost = on, true;
     if (name != kTime && name != kTimeNs && name != kTimeNew && name != kTimeNsNew) return false;
-    tells.time = on ? name : 0;  // the last one said
+    tells.time = on ? name : 0;
     return true;
   }
   if (level == IPPROTO_TCP && name == TCP_INQ) return tells.unread = on, true;
@@ -206,7 +205,7 @@ void tell_of_datagram(const File& file, const Stack::Received& what, msghdr& mes
   const File::Tells& tells = file.tells;
   const bool ipv4 = what.to.is_ipv4();
   ControlWriter control(message);
-  if (what.came == 0) return;  // there was none: the socket reads no more
+  if (what.came == 0) return;  // no datagram: shutdown() has ended reading
   if (tells.time != 0) tell_time(file, what.came, control);
   if (tells.lost && what.lost != 0) control.put(SOL_SOCKET, SO_RXQ_OVFL, what.lost);
   if (what.segment != 0) control.put(IPPROTO_UDP, UDP_GRO, int{what.segment});
@@ -222,7 +221,7 @@ void tell_of_stream(const File& file, msghdr& message) {
   if (!file.tells.unread || !file.in_stack()) return;
   const auto left = static_cast<int>(Runtime::get().stack().queued(file.socket).receive);
   const bool ended = (Runtime::get().events(file) & sockets::Events::kPeerShut) != 0;
-  control.put(IPPROTO_TCP, TCP_CM_INQ, left + (ended ? 1 : 0));  // the end is to be read, too
+  control.put(IPPROTO_TCP, TCP_CM_INQ, left + (ended ? 1 : 0));  // the end counts as a byte
 }
 
 int64_t receive_error(File& file, msghdr& message) {

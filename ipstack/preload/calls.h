@@ -18,13 +18,14 @@
 
 namespace unet::preload {
 
-// A socket that is ours or may become so; nullptr: the kernel's, or it is this library itself that calls. To be asked again under the lock.
+// The file of a descriptor; nullptr: the kernel's alone, or this library itself calls. Another thread may close it, so ask again under the
+// lock.
 inline File* file_of(int fd) noexcept { return Lock::inside() ? nullptr : Runtime::get().table().file(fd); }
 inline EpollSet* epoll_of(int fd) noexcept {
   return Lock::inside() ? nullptr : Runtime::get().table().as<EpollSet>(fd, Entry::Kind::epoll);
 }
 
-// Inside of this library an error is -errno. It becomes -1 and errno here alone, when a function that the program calls returns.
+// Inside of this library an error is -errno. This function makes -1 and errno of it where a function that the program has called returns.
 template <typename T>
 T answer(T result) noexcept {
   if (result >= 0) return result;
@@ -32,7 +33,7 @@ T answer(T result) noexcept {
   return -1;
 }
 
-// While a call of the program's is the kernel's, which may make one of its descriptors ready.
+// For the time of a call that the kernel may serve. Such a call may make a kernel descriptor of the program ready.
 struct AtKernel {
   AtKernel() noexcept = default;
   ~AtKernel() {
@@ -42,8 +43,8 @@ struct AtKernel {
   AtKernel& operator=(const AtKernel&) = delete;
 };
 
-// A call of the program's on a descriptor: ours(File&) under the lock if that is a socket of ours, else kernel(). `ours` answers -errno, or
-// kAskKernel. `kWaits`: the call may wait, so it is a cancellation point.
+// A call of the program on a descriptor: calls ours(File&) under the lock if the descriptor has a file, else kernel(). `ours` returns
+// -errno for an error, and kAskKernel for kernel(). `kWaits`: the call may wait, so it is a cancellation point.
 template <bool kWaits = false, typename Ours, typename Kernel>
 auto call_on(int fd, Ours ours, Kernel kernel) -> decltype(kernel()) {
   if (file_of(fd) != nullptr) {
@@ -60,10 +61,10 @@ auto call_on(int fd, Ours ours, Kernel kernel) -> decltype(kernel()) {
   return kernel();
 }
 
-// The program is about to change its user or root. Connects to the network interface while it has the right to.
+// The program is about to change its user or root. Connects to the network interface while the process has the right to.
 void before_user_change() noexcept;
 
-// Times as calls have them, and as this library has them.
+// Conversions of time.
 inline bool is_valid(const timespec& time) noexcept { return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000; }
 inline Nanoseconds nanoseconds_of(const timespec& time) noexcept {
   return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);
@@ -72,7 +73,7 @@ inline Nanoseconds nanoseconds_of(const timeval& time) noexcept {
   return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_usec) * kMicrosecond;
 }
 
-// A call has found none: O_ASYNC tells of it when there is some.
+// A call has found no room, so O_ASYNC signals the next room.
 inline void rearm_room_signal(File& file) noexcept { file.signalled &= ~uint32_t{EPOLLOUT}; }
 
 inline bool waits(const File& file, int flags) noexcept { return !file.nonblocking && (flags & MSG_DONTWAIT) == 0; }

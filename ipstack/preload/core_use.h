@@ -8,7 +8,7 @@
 
 namespace unet::preload {
 
-// How long a thread spins before it sleeps: as long as spinning was of use lately.
+// How long a thread polls before it sleeps. The time becomes shorter while polling finds nothing.
 class SpinTime {
  public:
   explicit SpinTime(Nanoseconds most) noexcept : most_(most), now_(most) {}
@@ -20,7 +20,7 @@ class SpinTime {
 
  private:
   static constexpr Nanoseconds kLeast = 2 * kMicrosecond;
-  static constexpr Nanoseconds kWorthSpinning = 60 * kMicrosecond;  // an arrival so soon after a sleep began: a longer spin had found it
+  static constexpr Nanoseconds kWorthSpinning = 60 * kMicrosecond;  // after a sleep this short the next spin is worth its time
   static constexpr Nanoseconds kLongSleep = 10 * kMillisecond;      // the next wait begins with sleep
 
   const Nanoseconds most_;

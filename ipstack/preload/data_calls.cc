@@ -21,7 +21,7 @@ msghdr message_of(const iovec* pieces, int count) noexcept {
   return message;
 }
 
-// Then read() and readv() say that there is nothing, and neither wait nor take a datagram.
+// A message without room: read() and readv() then return 0, and neither wait nor take a datagram.
 bool asks_for_nothing(const msghdr& message) noexcept {
   if (message.msg_iovlen != 0 && is_nowhere(message.msg_iov)) return false;
   return std::all_of(message.msg_iov, message.msg_iov + message.msg_iovlen, [](const iovec& each) { return each.iov_len == 0; });
@@ -43,20 +43,19 @@ auto at_kernel(Kernel kernel) {
   return kernel();
 }
 
-// Calls ours() under the lock if the descriptor is one of the stack's by now, or if `may_become` says that it may be while the call waits,
-// else the kernel.
+// Calls ours() under the lock if the stack has the socket by now, or may get it while the call waits (`may_become`). Else calls the kernel.
 template <typename MayBecome, typename Ours, typename Kernel>
 auto call_in_stack_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
   return call_on<true>(
       fd, [&](File& file) { return file.in_stack() || file.lost || may_become(file) ? int64_t{ours(file)} : kAskKernel; },
       [&] { return at_kernel(kernel); });
 }
-// For a call that sends. The kernel must not send while there is no network interface.
+// A call that sends. The kernel must not send while a datagram socket waits for the network interface.
 template <typename Ours, typename Kernel>
 auto sending_call(int fd, Ours ours, Kernel kernel) {
   return call_in_stack_if(fd, [](const File& file) { return !file.is_stream() && file.waits_back(); }, ours, kernel);
 }
-// For a call that waits for a datagram.
+// A call that receives, and may wait for a datagram.
 template <typename Ours, typename Kernel>
 auto receiving_call(int fd, int flags, Ours ours, Kernel kernel) {
   const auto may_become = [=](const File& file) {
@@ -66,7 +65,7 @@ auto receiving_call(int fd, int flags, Ours ours, Kernel kernel) {
   return call_in_stack_if(fd, may_become, ours, kernel);
 }
 
-// The kernel judges what undecided sockets send where: a datagram or a first byte may make one ours. 0, or -errno.
+// The first datagram, or a first byte by MSG_FASTOPEN, may route an undecided socket to the stack. 0, or -errno.
 int route_sender(int fd, int flags, const sockaddr* to, socklen_t length) {
   if (to == nullptr || file_of(fd) == nullptr) return 0;
   const Runtime::Guard guard;
@@ -78,7 +77,7 @@ int route_sender(int fd, int flags, const sockaddr* to, socklen_t length) {
   return result == kAskKernel ? 0 : result;
 }
 
-// sendmmsg() of messages of which some pass sockets.
+// sendmmsg() for messages that pass sockets.
 int pass_each(int fd, mmsghdr* messages, unsigned count, int flags) {
   unsigned sent = 0;
   for (; sent < count; ++sent) {
@@ -156,7 +155,7 @@ UNET_PRELOAD ssize_t write(int fd, const void* data, size_t length) {
   return sending_call(fd, [&](File& file) { return send_bytes(file, data, length, 0); }, [&] { return real().write(fd, data, length); });
 }
 
-// The C library's own makes the system call itself.
+// The C library's eventfd_write() makes the system call itself.
 UNET_PRELOAD int eventfd_write(int fd, eventfd_t value) { return write(fd, &value, sizeof value) == sizeof value ? 0 : -1; }
 
 UNET_PRELOAD ssize_t writev(int fd, const iovec* pieces, int count) {
@@ -210,7 +209,7 @@ UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) 
       });
 }
 
-// At a place of a file, which a socket has none of; -1 is none.
+// Why a socket refuses `at`, an offset in a file, and `flags`: -errno. 0: `at` is -1, which means no offset.
 static int64_t refused_at(off64_t at, int flags) noexcept {
   if (at != -1) return -ESPIPE;
   return (flags & ~(RWF_HIPRI | RWF_NOWAIT)) != 0 ? -EOPNOTSUPP : 0;

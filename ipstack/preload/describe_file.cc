@@ -1,11 +1,11 @@
-// describe_file.cc - what description.h says of the sockets of this process's stack, and of its descriptors.
+// describe_file.cc - functions of description.h that ask this process's stack or the kernel. The tests link description.cc alone.
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/runtime.h"
 
 namespace unet::preload {
 
-// The stack says as Linux does of a stream that was never connected: it has hung up, but no end has come.
+// As in Linux, a stream that was never connected has EPOLLHUP without EPOLLRDHUP.
 bool is_connection(const File& file) noexcept {
   if (!file.in_stack() || !file.is_stream() || file.listens) return false;
   return (Runtime::get().stack().events(file.socket) & (EPOLLHUP | EPOLLRDHUP)) != EPOLLHUP;

@@ -1,7 +1,7 @@
 // description.h - sockets as text, for another process that makes its own of them; used by forks.cc and passing.cc under the lock.
 //
-// The text is from the process that passed the socket or began the program: it is checked, and the group says whether its port may be
-// had.
+// The text comes from the process that passed the socket or started the program, so every field is checked. The group in it gives the right
+// to share the port.
 #pragma once
 
 #include <memory>
@@ -13,20 +13,20 @@
 
 namespace unet::preload {
 
-// A connection of this process's stack, or what is left of one; not what is bound only, which may be a listener yet.
+// A stream that is or was connected, in this process's stack. A stream that is only bound may still become a listener.
 bool is_connection(const File& file) noexcept;
 
-// exec() does not close it.
+// Whether a descriptor stays open at exec.
 bool stays_open(int fd) noexcept;
 
-// The addresses of a socket of ours.
+// The addresses of a socket in the stack.
 File::Pair names_of(const File& file);
 
-// A listener or a datagram socket that is ours, or was inherited.
+// Describes a listener or a datagram socket that is in the stack or inherited.
 std::string describe(const File& file);
 // Describes an inherited socket from its known state, before it is adopted.
 std::string describe(const File& file, const File::Inherited& left);
-// A socket that is inherited, by no descriptor yet. nullptr: it does not describe one.
+// Returns an inherited socket without a descriptor. nullptr: the text is invalid.
 std::unique_ptr<File> read_description(std::string_view text);
 
 // The names of a connection, and its socket's domain: at most 93 bytes, as a Unix socket's name has little room.

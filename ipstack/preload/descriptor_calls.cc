@@ -19,7 +19,7 @@ using unet::sockets::is_nowhere;
 
 namespace {
 
-// The number is free before the call waits for the end of what it named.
+// Closes a descriptor with an entry. Its number is free before the call waits as SO_LINGER asks.
 int close_known(int fd) {
   ::pthread_testcancel();
   const Runtime::Guard guard;
@@ -36,7 +36,7 @@ int close_known(int fd) {
   return answer(result);
 }
 
-// `made` is one more of `fd`.
+// `made` is a duplicate of `fd`.
 int duplicated(int fd, int made) {
   if (made < 0 || Lock::inside()) return made;
   const Runtime::Guard guard;
@@ -45,24 +45,24 @@ int duplicated(int fd, int made) {
   return made;
 }
 
-// This library has it: as a number that open() is about to take, by Linux's words. Programs that choose so high a number look first whether
-// it is free.
+// The number is this library's. dup2() then fails with EBUSY, as in Linux for a number that open() is about to take. Programs that choose
+// such high numbers first check whether they are free.
 bool is_taken(int to) { return to >= kFirstDescriptor && Runtime::get().own_descriptors().has(to); }
 
-// A child by vfork() closes and duplicates its own descriptors, and has its parent's table.
+// The descriptor has an entry. A child of vfork() closes and duplicates descriptors of its own, although it sees its parent's table.
 bool is_known(int fd) noexcept {
   return !Lock::inside() && Runtime::get().table().find(fd) != nullptr && Runtime::get().lock().is_own_process();
 }
 
-// By unet/, which gives its descriptors such numbers (Descriptor::renumber()) and takes them back by close(). One that has such a number,
-// or can have none, keeps its own, and is to be close-on-exec.
+// A call by unet/ itself. It gives its descriptors high numbers by F_DUPFD_CLOEXEC (Descriptor::renumber()). A descriptor that stays at its
+// number becomes close-on-exec by F_SETFD. close() takes either back.
 int own_number(int fd, int command, int result) noexcept {
   if (command == F_DUPFD_CLOEXEC && result >= 0) note_own(result, true);
   if (command == F_SETFD) note_own(fd, true);
   return result;
 }
 
-// SIOCGSTAMP and SIOCGSTAMPNS, each with an old number and a new one. Nothing: it is something else, or the kernel knows.
+// Answers SIOCGSTAMP and SIOCGSTAMPNS, which have an old and a new number each. Nothing: the kernel must answer.
 std::optional<int> tell_when(const File& file, unsigned long request, void* argument) {
   const bool exact = request == SIOCGSTAMPNS_OLD || request == SIOCGSTAMPNS_NEW;
   if (!exact && request != SIOCGSTAMP_OLD && request != SIOCGSTAMP_NEW) return std::nullopt;
@@ -73,7 +73,7 @@ std::optional<int> tell_when(const File& file, unsigned long request, void* argu
   return 0;
 }
 
-// ioctl() on a socket of the stack; none: the kernel must answer.
+// ioctl() on a socket of the stack. Nothing: the kernel must answer.
 std::optional<int> control_in_stack(int fd, unsigned long request, void* argument) {
   const Runtime::Guard guard;
   Runtime& runtime = Runtime::get();
@@ -111,7 +111,7 @@ std::optional<int> control_in_stack(int fd, unsigned long request, void* argumen
   return 0;
 }
 
-// A program that duplicates an inherited connection often becomes another program soon. The connection stays with the parent.
+// A program that duplicates an inherited connection often executes another program soon. So the connection stays in the parent's stack.
 void prepare_duplication(int fd) {
   if (!is_known(fd)) return;
   const Runtime::Guard guard;
@@ -153,7 +153,7 @@ UNET_PRELOAD int close_range(unsigned first, unsigned last, int flags) noexcept 
     }
   }
   if (Lock::inside() || first > last) return real().close_range(first, last, flags);
-  return close_all_but(Runtime::get().own_descriptors().all(), first, last, flags);  // those are not the program's to close
+  return close_all_but(Runtime::get().own_descriptors().all(), first, last, flags);
 }
 
 UNET_PRELOAD void closefrom(int first) noexcept { close_range(static_cast<unsigned>(std::max(first, 0)), ~0u, 0); }
@@ -191,7 +191,7 @@ UNET_PRELOAD int fcntl(int fd, int command, ...) {
   // A process that wants signals for an inherited socket adopts it.
   File* const file = signals ? Runtime::get().file(fd) : Runtime::get().table().file(fd);
   if (file == nullptr) return real().fcntl(fd, command, argument);
-  // The shadow of a socket that is both's never waits; what the program wants is ours to know.
+  // The shadow of a dual socket is always non-blocking. The file has what the program wants.
   const bool both = file->in_stack() && file->kernel;
   if (command == F_GETFL) {
     const int flags = real().fcntl(fd, F_GETFL);
@@ -228,7 +228,7 @@ UNET_PRELOAD int ioctl(int fd, unsigned long request, ...) noexcept {
   return real().ioctl(fd, request, argument);
 }
 
-// The C library's own would ask the kernel.
+// The C library's sockatmark() would ask the kernel.
 UNET_PRELOAD int sockatmark(int fd) noexcept {
   int mark = 0;
   return ioctl(fd, SIOCATMARK, &mark) < 0 ? -1 : mark;

@@ -31,7 +31,7 @@ uint32_t events_for_waiter(Entry& entry) {
   return Runtime::get().events(entry);
 }
 
-// A descriptor of the kernel's, or a socket that is undecided or both's.
+// epoll_ctl() in the kernel's set, for a kernel descriptor, or an undecided or dual socket.
 int control_kernel(EpollSet& set, int epoll, int operation, int fd, epoll_event* event) {
   const AtKernel noted;
   const int result = Kernel::epoll_ctl(epoll, operation, fd, event);
@@ -59,7 +59,7 @@ int tell_kernel(const Registration& inner, int epoll, uint32_t events) {
   return real().epoll_ctl(epoll, EPOLL_CTL_MOD, inner.fd, &event);
 }
 
-// The kernel judges it first, as sets may not be in one another: what it adds is known to ours then.
+// The kernel first checks that sets do not contain each other.
 int control_set(EpollSet& set, int epoll, int operation, EpollSet& inner, int fd, epoll_event* event) {
   if (operation == EPOLL_CTL_ADD && !has_memory()) return -ENOMEM;
   int result = control_kernel(set, epoll, operation, fd, event);
@@ -87,8 +87,8 @@ int merge(EpollSet& set, int epoll, epoll_event* events, int count) {
   return left;
 }
 
-// Events of both parts, as many as there is room for; `at_kernel` false: there is nothing of the kernel's. Where ours alone have filled it
-// the kernel's part has half of the next.
+// Collects events of the stack and of the kernel, `most` at most. `at_kernel` false: the kernel has none. If the stack's alone have filled
+// the room, half of the room is the kernel's the next time.
 int collect(EpollSet& set, int epoll, epoll_event* events, int most, Nanoseconds at, bool at_kernel = true) {
   const auto ours = [&](int room) {
     return set.collect(events, room, events_for_waiter, [&](Registration& each) { spend(each, epoll); });
@@ -98,7 +98,7 @@ int collect(EpollSet& set, int epoll, epoll_event* events, int most, Nanoseconds
   const int count = ours(most - kept);
   if (known) set.kernel_waits = count == most;
   if (!at_kernel || count == most) return count;
-  // A member that was added without this library is looked for only while ours have nothing to tell.
+  // Members that were added without this library are asked for only while the stack has no event.
   const bool asks = known && (count == 0 || kept != 0) ? true : (known || count == 0) && set.kernel_pace.is_due(at);
   if (!asks) return count;
   const int more = real().epoll_wait(epoll, events + count, most - count, 0);
@@ -107,7 +107,7 @@ int collect(EpollSet& set, int epoll, epoll_event* events, int most, Nanoseconds
   return all != 0 || kept == 0 ? all : ours(most);
 }
 
-// A child waits with a set that its parent has made: so it serves what is in it, when there is a network interface.
+// A child waits with a set that its parent made. It adopts the listeners and datagram sockets in the set.
 void adopt_files(EpollSet& set) {
   Runtime& runtime = Runtime::get();
   set.inherited = false;
@@ -124,7 +124,7 @@ void adopt_files(EpollSet& set) {
 int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
   Runtime& runtime = Runtime::get();
   const Nanoseconds began = runtime.poll_if_due();
-  // A call that will sleep anyway learns of the kernel's part there.
+  // A call that will sleep anyway asks the kernel by that.
   const bool sleeps = timeout != 0 && runtime.is_idle() && !set.is_ready([&](const Entry& each) { return runtime.events(each); });
   int ready = collect(set, epoll, events, most, began, !sleeps);
   if (ready == 0 && runtime.poll()) ready = collect(set, epoll, events, most, began);
@@ -137,7 +137,7 @@ int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanosecond
   const auto sleep = [&](Nanoseconds limit) {
     pollfd kernel{.fd = epoll, .events = POLLIN, .revents = 0};
     EpollSet::Waiter waiter(set, who);
-    const bool recalls = set.is_recalling();  // then the kernel's set is always readable
+    const bool recalls = set.is_recalling();  // the kernel's set is then always readable, so it is asked at times
     const std::span<pollfd> theirs(&kernel, recalls ? size_t{0} : size_t{1});
     if (recalls) limit = std::min(limit, runtime.now() + unet::kMillisecond);
     const Runtime::Woken woken = runtime.wait(who, theirs, runtime.next_try(set.inherited, limit), mask, set.kernel_members > 0);
@@ -159,7 +159,7 @@ int wait_in_kernel(int epoll, epoll_event* events, int most, Nanoseconds timeout
   return real().epoll_pwait2(epoll, events, most, timeout == kForever ? nullptr : &limit, mask);
 }
 
-// This thread waits in the kernel no longer. `epoll` is the set's number now, as another thread may have closed the former one.
+// This thread waits in the kernel no longer. Another thread may have closed `epoll`: it becomes a number that the set has now.
 void end_recalled_wait(std::shared_ptr<const KernelWaiters>& waiters, int& epoll) {
   const ErrnoStays stays;
   const Runtime::Guard guard;
@@ -169,7 +169,8 @@ void end_recalled_wait(std::shared_ptr<const KernelWaiters>& waiters, int& epoll
   if (set != nullptr && !set->fds.empty()) epoll = set->fds.front();
 }
 
-// With a set without members of ours this is one call of the kernel's.
+// Waits with a set. While a set has no member of the stack, the thread waits in the kernel alone, without the lock, and not by block():
+// nothing of the stack can end this wait. The first such member ends it by an event in the kernel's set (KernelWaiters).
 int wait_with(int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
   ::pthread_testcancel();
   const bool ends = timeout != 0 && timeout != kForever;

@@ -124,7 +124,7 @@ bool EpollSet::wake_one() noexcept {
 void EpollSet::recall() noexcept {
   if (recall_event < 0) note_own(recall_event = out_of_the_way(::eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)), true);
   if (recall_event < 0 || fds.empty()) return;
-  kernel_waiters_->recalled = true;  // before the event, which is judged by it
+  kernel_waiters_->recalled = true;  // before the event, as a woken thread reads it
   epoll_event event{.events = EPOLLIN, .data = {.ptr = &recall_event}};
   real().epoll_ctl(fds.front(), EPOLL_CTL_ADD, recall_event, &event);
 }
@@ -141,7 +141,7 @@ void EpollSet::forget_threads() {
   sleepers.clear();
   pollers.clear();
   holds = HeldByThread::of(*this);
-  // The library's mark on the number is gone with the parent's threads: a close_range() of the child could give it away.
+  // forget_own() has forgotten the number with the parent's threads. A close_range() of the child could close it.
   if (recall_event >= 0) note_own(recall_event, true);
   kernel_waiters_->recalled = false;
   if (kernel_waiters_.use_count() == 1) return;

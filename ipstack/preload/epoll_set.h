@@ -1,5 +1,5 @@
-// epoll_set.h - an epoll set of a program: which of our sockets are in it, or other sets, and which of them are ready; descriptors of the
-// kernel's are in the kernel's set at the same descriptor. Used under the runtime's lock.
+// epoll_set.h - an epoll set of a program: the sockets of the stack and the sets in it, and those that are ready. Kernel descriptors are in
+// the kernel's set, which is at the same descriptor. Used under the runtime's lock.
 #pragma once
 
 #include <sys/epoll.h>
@@ -16,31 +16,31 @@
 
 namespace unet::preload {
 
-// A socket or another set in a set, by the descriptor that it was added with.
+// A member of a set: a socket or another set, and the descriptor that it was added by.
 struct Registration {
   EpollSet* set;
   Entry* entry;
   int fd;
   epoll_event wanted;
-  bool listed = false;   // in the set's list of those that may be ready
-  bool spent = false;    // EPOLLONESHOT has been told
-  bool gone = false;     // it is no more, but still in the list
-  uint64_t told = 0;     // by which call of collect()
+  bool listed = false;   // in EpollSet::ready_
+  bool spent = false;    // reported, with EPOLLONESHOT
+  bool gone = false;     // removed, but still listed
+  uint64_t told = 0;     // number of the collect() that reported it last
 
   bool is_set() const noexcept { return entry->kind == Entry::Kind::epoll; }
   // The events to report.
   uint32_t asked() const noexcept { return spent ? 0 : wanted.events | EPOLLERR | EPOLLHUP; }
 };
 
-// A thread waits in the kernel alone while the set has no member of ours. Each such thread holds this object.
+// Threads that wait in the kernel alone, while the set has no member of the stack. Each such thread holds this object.
 struct KernelWaiters {
   explicit KernelWaiters(EpollSet* waited) noexcept : set(waited) {}
   EpollSet* set;                      // null: it is closed. Used under the runtime's lock.
-  std::atomic<bool> recalled{false};  // the set has a member of ours now, and the waits are to end
+  std::atomic<bool> recalled{false};  // the set has a member of the stack now, so the waits must end
 };
 
-// A set in a set is in the kernel's as well, for the kernel's descriptors in it. The kernel has the registration's address there instead of
-// the program's data: so what both say is told once.
+// A set in a set is also in the kernel's set, for kernel descriptors in it. The kernel's event has the registration's address instead of
+// the program's data, so an event that both parts report is reported once.
 class EpollSet : public Entry {
  public:
   EpollSet() : Entry(Kind::epoll) {}
@@ -51,23 +51,24 @@ class EpollSet : public Entry {
   int modify(Entry& entry, int fd, const epoll_event& event);
   int remove(Entry& entry, int fd);
   Registration* find(const Entry& entry, int fd) const noexcept;
-  // The inner set of an event of the kernel; nullptr: it is no set.
+  // The inner set of a kernel event; nullptr: the event is of no set.
   Registration* find(const epoll_event& of_kernel) const noexcept;
-  // It is the kernel's alone now, or is no more.
+  // Removes an entry from all sets.
   static void forget(Entry& entry) noexcept;
   // Notifies the threads that wait with this set. True: one was woken.
   bool notify(Registration& registration);
-  // Notifies all sets that have the entry; those that have it with EPOLLEXCLUSIVE only until a thread was woken.
+  // Notifies all sets that have the entry. Sets that have it with EPOLLEXCLUSIVE are notified only until one has woken a thread.
   static void notify_sets(const Entry& entry);
-  // Events of ours, at most so many. `events_of(Entry&)`: what is ready; `spend(Registration&)`: it is not to be told again.
+  // Collects events of the stack's members, `most` at most. `events_of(Entry&)` returns ready events. `spend(Registration&)` ends the
+  // reports of a one-shot member.
   template <typename EventsOf, typename Spend>
   int collect(epoll_event* into, int most, EventsOf events_of, Spend spend);
-  // Whether the last collect() had it.
+  // Whether the last collect() reported it.
   bool is_told(const Registration& registration) const noexcept { return registration.told == collected_; }
 
   // Wakes another thread, as the woken one does not take the event.
   bool wake_one() noexcept;
-  // Whether collect() would have any.
+  // Whether collect() would find an event.
   template <typename EventsOf>
   bool is_ready(EventsOf events_of) const {
     return std::any_of(ready_.begin(), ready_.end(), [&](const Registration* each) {
@@ -75,9 +76,9 @@ class EpollSet : public Entry {
     });
   }
   bool has_members_in_stack() const noexcept;
-  // A set without members needs no look at our sockets.
+  // Whether sockets or sets are in it.
   bool has_members() const noexcept { return !all_.empty(); }
-  // To be held during a wait in the kernel. The first member of ours that is added ends that wait by an event.
+  // A thread holds this during its wait in the kernel. The first member of the stack that is added ends that wait by an event.
   std::shared_ptr<const KernelWaiters> kernel_waiters() const noexcept { return kernel_waiters_; }
   // Whether the recall event is in the kernel's set, as some wait has not ended yet. After the last wait this removes it.
   bool is_recalling() noexcept;
@@ -87,16 +88,16 @@ class EpollSet : public Entry {
   // The kernel's set has one more member. A thread that waits for ours alone looks at the kernel's set from now on.
   void note_kernel_member() noexcept;
   bool is_waited_for() const noexcept;
-  // Sockets in it, and in sets that are.
+  // Its sockets, and those of sets in it.
   std::vector<File*> files() const;
-  int kernel_members = 0;               // how many descriptors of the kernel's were added; closing takes them out untold
+  int kernel_members = 0;               // kernel descriptors that were added; closing one takes it out unnoticed
   KernelPace kernel_pace{};
-  bool kernel_waits = false;            // its part was not asked last, as ours had filled all that there was room for
-  std::vector<Sleeper*> sleepers{};     // threads that wait for what it tells: one gets it (Waiter)
-  std::vector<Sleeper*> pollers{};      // threads that wait until there is something
-  bool inherited = false;               // from a parent, and not waited with since
+  bool kernel_waits = false;            // the kernel was not asked last, as the stack's events had filled the room
+  std::vector<Sleeper*> sleepers{};     // threads in epoll_wait(): an event wakes one (Waiter)
+  std::vector<Sleeper*> pollers{};      // threads in poll(): an event wakes all
+  bool inherited = false;               // made by a parent, and this process has not waited with it yet
 
-  // A thread waits for what the set tells. If it does not take that, as it is cancelled, another one is woken for it.
+  // A thread in epoll_wait(). If it is cancelled and does not take the event, another thread is woken.
   class Waiter {
    public:
     Waiter(EpollSet& set, Sleeper& who);
@@ -117,9 +118,9 @@ class EpollSet : public Entry {
   void drop(Registration& registration) noexcept;
 
   std::vector<std::unique_ptr<Registration>> all_;
-  std::vector<std::unique_ptr<Registration>> gone_;  // that are still listed
-  std::deque<Registration*> ready_;     // that may be ready
-  int sets_ = 0;                        // of all_ that are sets
+  std::vector<std::unique_ptr<Registration>> gone_;  // removed members that are still listed
+  std::deque<Registration*> ready_;     // members that may be ready
+  int sets_ = 0;                        // how many members are sets
   uint64_t collected_ = 0;              // calls of collect()
   std::shared_ptr<KernelWaiters> kernel_waiters_ = std::make_shared<KernelWaiters>(this);
 };

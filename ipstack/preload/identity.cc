@@ -12,7 +12,7 @@
 namespace unet::preload {
 namespace {
 
-// Inodes tell sockets apart. All epoll sets have one inode together with other descriptors without a type.
+// Each socket has an inode of its own. All epoll sets share one inode, without a file type, with other anonymous descriptors.
 bool is_named(const Entry& entry, int fd) noexcept {
   struct stat is;
   if (::fstat(fd, &is) != 0) return false;
@@ -20,8 +20,7 @@ bool is_named(const Entry& entry, int fd) noexcept {
   return is.st_ino == static_cast<const File&>(entry).shadow;
 }
 
-// The kernel takes a pair out of epoll sets when no process has it any longer. Another process may have it still. Under a number that was
-// closed before the kernel cannot be asked: it may name another descriptor.
+// Takes a pair out of the kernel's epoll sets before its descriptor is closed. The kernel would leave it in while another process has it.
 void leave_sets(const File& pair, int fd) {
   for (const Registration* each : pair.registrations) {
     if (each->fd != fd || each->set->fds.empty()) continue;

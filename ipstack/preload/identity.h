@@ -1,11 +1,11 @@
-// identity.h - whether a number of a descriptor still names what the table has under it; used by the calls that make or copy descriptors.
+// identity.h - whether a descriptor still names the entry that the table has for it; used by the calls that make or copy descriptors.
 //
-// A program can close a socket of ours without a call that this library sees: by an instruction of its own, or inside of the C library. The
-// kernel gives the number away again then. The table must not take the new descriptor for the old socket. No call that moves data checks
-// this, as that would be a system call for each message. Three rules find it elsewhere:
-// - A number that a call returns as new is new. What the table has under it has been closed before.
+// A program can close a descriptor without a call that this library sees: by a system call instruction, or inside of the C library. The
+// kernel then uses the number again. The table must not take the new descriptor for the old socket. Calls that move data do not check this,
+// as a check is a system call. Three rules find it elsewhere:
+// - A call that makes a descriptor returns a number that was free. An entry at that number is of a closed descriptor.
 // - A call that copies a descriptor, or leaves it to another program, compares the inode of the shadow.
-// - The helper thread compares a few numbers each time that it looks. The peer of a connection thus learns of its end without a new number.
+// - The helper thread checks a few descriptors in each pass, so a peer learns that its connection has ended.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@
 
 namespace unet::preload {
 
-// The kernel has just made this descriptor for the program. Returns it, or -1 as it is; errno stays.
+// The kernel has just made this descriptor, so an old entry at its number goes. Returns `fd`, also if it is -1; errno stays.
 int fresh(int fd) noexcept;
 
 // ---- under the lock
 
 // The inode of a descriptor; 0: there is none.
 uint64_t inode_of(int fd) noexcept;
-// The call is about to close the number. The entry, if no other number names it: it is the caller's then.
+// For a call that closes the descriptor. Returns the entry if that was its last descriptor; the caller then owns it.
 Entry* take_out(int fd);
-// The number was closed before, and may name another descriptor. The entry ends if no other number names it.
+// The descriptor was closed before, and its number may name another one. Ends its entry if that was the last descriptor.
 void forget(int fd);
-// The number names what the table has under it. False: it did not, and is forgotten, or the table has nothing.
+// Whether the descriptor names its entry; if not, forgets it. False also without an entry.
 bool verify(int fd);
-// The next few numbers of the table, in turn.
+// Verifies the next few descriptors of the table, in turn.
 void verify_some();
 
 }  // namespace unet::preload

@@ -1,5 +1,5 @@
-// interface_calls.cc - programs that list interfaces find the links of the network interface behind the kernel's: unet0, unet1 ..., one for
-// each of its ports. getaddrinfo() believes in their addresses, too.
+// interface_calls.cc - lists the ports of the network interface as unet0, unet1 and so on, behind the kernel's interfaces. getaddrinfo()
+// counts their addresses, too.
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -30,7 +30,7 @@ namespace ip = unet::ip;
 
 namespace {
 
-constexpr std::string_view kPrefix = "unet";  // of names; others need not be looked for, which would open a stack
+constexpr std::string_view kPrefix = "unet";  // a name without it needs no search, which would open a stack
 constexpr short kFlags = IFF_UP | IFF_RUNNING | IFF_BROADCAST | IFF_MULTICAST;
 
 struct Link {
@@ -39,7 +39,7 @@ struct Link {
   std::vector<unet::IpConfiguration::Address> addresses{};
 };
 
-// Loopback's addresses are the kernel's here; tentative ones are left out.
+// The ports with their addresses, without loopback addresses, which the kernel lists, and without tentative ones.
 std::vector<Link> links_under_lock() {
   static_cast<void>(Runtime::get().open());
   const unet::IpConfiguration* const all = Runtime::get().configuration();
@@ -61,7 +61,7 @@ std::vector<Link> links() {
   return links_under_lock();
 }
 
-// The name of an address, of its network's mask, or of the broadcast address of an IPv4 network.
+// An address, its network's mask, or the broadcast address of its IPv4 network, as a sockaddr.
 enum class What : uint8_t { address, mask, broadcast };
 sockaddr_storage name_of(const unet::IpConfiguration::Address& address, uint32_t number, What what) {
   sockaddr_storage name{};
@@ -95,7 +95,8 @@ bool same(const std::vector<Entry>& made, const std::vector<Entry>& wanted) {
   });
 }
 
-// freeifaddrs() gives back only the kernel's part. Our entries behind it stay for ever, and are made again only when addresses change.
+// Entries of getifaddrs(). freeifaddrs() frees only the kernel's part, so these stay for ever. They are made again only when addresses
+// change.
 ifaddrs* entries() {
   if (!Runtime::may_enter()) return nullptr;
   const Runtime::Guard guard;
@@ -127,7 +128,7 @@ ifaddrs* entries() {
 
 // ---- ioctl()
 
-// SIOCGIFCONF: the addresses of IPv4, or how much room they take.
+// SIOCGIFCONF: appends the IPv4 addresses, or only counts the room that they need.
 int append_ipv4(ifconf& all, size_t room) {
   for (const Link& link : links()) {
     for (const auto& each : link.addresses) {
@@ -164,7 +165,7 @@ int tell(const Link& link, unsigned long request, ifreq& into) {
     case SIOCGIFINDEX: into.ifr_ifindex = static_cast<int>(link.number); return 0;
     case SIOCGIFMTU: into.ifr_mtu = static_cast<int>(link.mtu); return 0;
     case SIOCGIFMETRIC: into.ifr_metric = 0; return 0;
-    case SIOCGIFHWADDR: into.ifr_hwaddr = {.sa_family = ARPHRD_NONE, .sa_data = {}}; return 0;  // programs do not get frames of it
+    case SIOCGIFHWADDR: into.ifr_hwaddr = {.sa_family = ARPHRD_NONE, .sa_data = {}}; return 0;  // no program gets its frames
     default: return -EOPNOTSUPP;
   }
 }
@@ -178,7 +179,7 @@ bool is_of(const sockaddr* address, int family) {
   return sockets::read_sockaddr(address, length, family == AF_INET6, false, host) == 0 && !host.host.is_loopback();
 }
 
-// Whether an interface has an address of that family, as AI_ADDRCONFIG asks. The network interface is asked for what the kernel lacks.
+// The families of which an interface has an address (AI_ADDRCONFIG). The network interface is asked only if the kernel lacks one.
 struct Families {
   bool four = false, six = false;
 };
@@ -198,7 +199,7 @@ Families families() {
   return found;
 }
 
-// "fe80::2%unet0" with the link's number: the C library asks the kernel for its name.
+// Replaces the name in "fe80::2%unet0" by its number, as the C library would ask the kernel for the name.
 std::string with_number(const char* node) {
   const std::string text = node;
   const size_t at = text.find('%');
@@ -209,8 +210,8 @@ std::string with_number(const char* node) {
   return text;
 }
 
-// The C library asks name servers by internal calls, which go by the kernel. A process says so once, where the network interface would have
-// reached a server that did not answer.
+// Warns once if only the network interface reaches a name server that did not answer. The C library asks name servers by internal calls,
+// which the kernel serves.
 void say_who_asks() {
   static std::atomic<bool> said{false};
   const auto& state = *::__res_state();

@@ -1,4 +1,4 @@
-// interfaces.h - what ioctl() tells of the links of the network interface (interface_calls.cc).
+// interfaces.h - ioctl() requests about the ports of the network interface (interface_calls.cc); used by descriptor_calls.cc.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -13,7 +13,7 @@ constexpr bool is_of_interfaces(unsigned long request) noexcept {
          request == SIOCGIFFLAGS || request == SIOCGIFINDEX || request == SIOCGIFMTU || request == SIOCGIFMETRIC ||
          request == SIOCGIFHWADDR || request == SIOCGIFNAME;
 }
-// Its answer; nothing: the interface is the kernel's.
+// Answers a request. Nothing: it is about an interface of the kernel.
 std::optional<int> ask_interface(int fd, unsigned long request, void* argument);
 
 }  // namespace unet::preload

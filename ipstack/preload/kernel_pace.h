@@ -1,5 +1,5 @@
-// kernel_pace.h - how often a wait that has something of ours to tell asks for the kernel's part, too: each time would be a system call,
-// which mostly says that there is nothing. Used by poll(), select() and epoll.
+// kernel_pace.h - how often poll(), select() and epoll ask the kernel while the stack has events: to ask is a system call, and mostly the
+// kernel has none.
 #pragma once
 
 #include <atomic>
@@ -11,17 +11,16 @@ namespace unet::preload {
 
 class KernelPace {
  public:
-  // A call of this program's has ended that may have made a descriptor of the kernel's ready: what it has done itself, it expects to be
-  // told.
+  // A call of the program has ended that may have made a kernel descriptor ready. The program expects to see its effect at once.
   static void note_call() noexcept { calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 
-  // `what`: of which descriptors, if they may be others than the last time. A change by another process may be reported up to kEvery late.
+  // Whether to ask now. `what`: a hash of the descriptors, if these may change. A change by another process may be reported kEvery late.
   bool is_due(Nanoseconds at, uint32_t what = 0) const noexcept {
     return had_ || at - at_ >= kEvery || what != what_ || calls_ != calls.load(std::memory_order_relaxed);
   }
-  // The kernel has something, as is known otherwise.
+  // The kernel is known to have an event.
   void expect() noexcept { had_ = true; }
-  // Asked; `had`: there was something, which may be still there.
+  // The kernel was asked. `had`: it had an event, and may have it still.
   void note(Nanoseconds at, bool had, uint32_t what = 0) noexcept {
     at_ = at;
     had_ = had;
@@ -31,7 +30,7 @@ class KernelPace {
 
  private:
   static constexpr Nanoseconds kEvery = 10 * kMicrosecond;
-  alignas(64) static inline std::atomic<uint32_t> calls{0};  // any thread's
+  alignas(64) static inline std::atomic<uint32_t> calls{0};  // of all threads
 
   Nanoseconds at_ = 0;
   bool had_ = false;

@@ -26,7 +26,7 @@ char state_of_first() noexcept {
   if (fd < 0) return 0;
   const ssize_t size = real().read(fd, text, sizeof text - 1);
   real().close(fd);
-  const char* const end = size > 0 ? std::strrchr(text, ')') : nullptr;  // of the program's name
+  const char* const end = size > 0 ? std::strrchr(text, ')') : nullptr;  // end of the program's name
   return end != nullptr && end[1] == ' ' ? end[2] : 0;
 }
 

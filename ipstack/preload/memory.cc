@@ -1,4 +1,4 @@
-// memory.cc - this library's own operator new, and the memory that is kept back for it.
+// memory.cc - this library's own operator new, and the reserve that it may use.
 #include "ipstack/preload/memory.h"
 
 #include <sys/mman.h>
@@ -10,8 +10,8 @@
 
 namespace {
 
-// Never written to, so it costs no pages; writable, so that it counts for every limit that malloc() may meet. A mapping of its own, as
-// malloc() may take memory from an arena to which it comes back, and of which other threads have nothing.
+// The reserve is never written, so it costs no pages. It is writable, so it counts for each limit that malloc() meets. It is a mapping of
+// its own: free() would return it to an arena, which other threads do not use.
 constexpr size_t kReserve = 1 << 20;
 std::atomic<void*> reserve{nullptr};
 
@@ -29,7 +29,7 @@ bool unet::preload::has_memory() noexcept {
   if (reserve.load(std::memory_order_relaxed) != nullptr) return true;
   void* const fresh = ::mmap(nullptr, kReserve, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED) return false;
-  reserve.store(fresh, std::memory_order_release);  // no other thread makes one meanwhile
+  reserve.store(fresh, std::memory_order_release);  // the caller has the lock, so no other thread makes one
   return true;
 }
 

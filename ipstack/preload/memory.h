@@ -1,12 +1,13 @@
-// memory.h - what a process that has no more memory is told, and what it has goes on; used by the *_calls.cc and socket_routing.cc.
+// memory.h - a reserve of memory, so that sockets go on in a process that has none left; used by the *_calls.cc and socket_routing.cc.
 //
-// A call that wants a socket can be refused, but arrivals for existing sockets cannot. Some memory is reserved for them, and while it is
-// used up no new socket is made.
+// A call that makes a socket can be refused, but arrivals for existing sockets cannot. They may use the reserve. Without it no new socket
+// is made.
 #pragma once
 
 namespace unet::preload {
 
-// False: ENOMEM. Asked under the lock: what comes for other threads would use it up between.
+// Whether the reserve is there; makes it again if possible. False: the call fails with ENOMEM. Call it under the lock, as arrivals for
+// other threads could use the reserve.
 bool has_memory() noexcept;
 
 }  // namespace unet::preload

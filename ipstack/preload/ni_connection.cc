@@ -14,7 +14,8 @@
 namespace unet::preload {
 namespace {
 
-// An interface that has just begun asks whether another host has its addresses. Until then they are not to be used.
+// Waits until the interface may use its addresses: a new one first asks whether another host has them. This is no wait by Runtime::block(),
+// as there is no stack yet that could be polled, and other threads need the stack, too.
 void await_addresses(sockets::EndpointNetwork& network) {
   constexpr int kTries = 100;  // RFC 5227 takes up to seven seconds
   constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 100'000'000};
@@ -26,14 +27,14 @@ void await_addresses(sockets::EndpointNetwork& network) {
   }
 }
 
-// As the kernel's sockets of this network namespace have it (net.ipv4.tcp_ecn), by which programs ask for it or not.
+// The setting of the kernel's sockets in this network namespace (net.ipv4.tcp_ecn).
 tcp::Ecn ecn_of_system() noexcept {
   char mode = '2';
   if (const int fd = ::open("/proc/sys/net/ipv4/tcp_ecn", O_RDONLY | O_CLOEXEC); fd >= 0) {
     if (real().read(fd, &mode, 1) != 1) mode = '2';
     real().close(fd);
   }
-  // 3 asks for more accurate marks (RFC 9768), which we have not and which fall back on these; 4 and 5 agree to them, and 4 asks for these.
+  // 3 asks for accurate ECN (RFC 9768), which falls back on the classic one. 4 and 5 accept accurate ECN; 4 asks for the classic one.
   return mode == '0' ? tcp::Ecn::off : mode == '1' || mode == '3' || mode == '4' ? tcp::Ecn::on : tcp::Ecn::passive;
 }
 

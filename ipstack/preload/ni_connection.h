@@ -1,4 +1,4 @@
-// ni_connection.h - the process's connection to the network interface, and what it knows of it; the runtime's.
+// ni_connection.h - the process's connection to the network interface, and the addresses that it knows of it; part of the runtime.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,13 @@ class NiConnection {
  public:
   struct Opened {
     std::unique_ptr<sockets::EndpointStack> stack;
-    int endpoint;  // its descriptor
+    int endpoint;  // the descriptor of its endpoint
   };
 
   explicit NiConnection(const std::string& name) : name_(name) {}
   bool is_embedded() const noexcept { return name_.starts_with("embedded:"); }
 
-  // Opens a stack. Waits until the interface may use its addresses: a program that is started with the interface need not know that.
+  // Opens a stack, and waits until the interface may use its addresses, as a program may be started together with the interface.
   Result<Opened> open(const Clock& clock);
   // Connects now, so that open() succeeds later without the right to connect. Does nothing if there is no interface.
   void reserve();

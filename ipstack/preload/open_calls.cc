@@ -1,5 +1,5 @@
-// open_calls.cc - calls that make a descriptor which is not a socket of ours. Its number may be that of one that was closed without this
-// library (identity.h).
+// open_calls.cc - calls that make descriptors other than sockets. A new number may be that of a socket that was closed without this library
+// (identity.h).
 #include <stdarg.h>
 #include <sys/syscall.h>
 
@@ -17,12 +17,12 @@ int fresh_two(int result, const int* made) noexcept {
   return 0;
 }
 
-// The mode of open(), which is there only where it makes a file.
+// The mode of open(), an argument only where it makes a file.
 mode_t mode_of(int flags, va_list& list) noexcept {
   return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(list, mode_t) : 0;
 }
 
-// The number of a stream, which the C library may have opened without a call that this library sees.
+// The descriptor of a stream, which the C library may have opened without a call that this library sees.
 int number_of(int fd) noexcept {
   if (fd < 0 || Lock::inside() || Runtime::get().table().find(fd) == nullptr || !Runtime::get().lock().is_own_process()) return fd;
   const Uncancelled uncancelled;

@@ -37,7 +37,7 @@ bool Poller::poll(Nanoseconds at, uint32_t local_messages) {
   stack.set_time(at);
   sockets::EndpointNetwork& network = endpoint_stack_->network();
   const bool found = network.poll(stack, local_messages) != 0;
-  // Calls take in what has come, too.
+  // Calls of the program take in arrivals, too.
   const bool came = network.taken_in() != std::exchange(taken_in_, network.taken_in());
   if (found || stack.is_due() || at - ran_at_ > kRunEvery) {
     stack.run();
@@ -69,9 +69,9 @@ void Poller::wake_sleepers() noexcept {
 }
 
 Poller::Sleep Poller::begin_sleep(Sleeper& who, bool alone) {
-  // A handler's call watches instead of the call that it has interrupted: that one does not sleep again (WakesOuter).
+  // A call of a signal handler watches instead of the call that the handler has interrupted, which does not sleep again (WakesOuter).
   const bool watches = (watcher_ == nullptr || watcher_ == &who) && endpoint_stack_ != nullptr;
-  // An idle program waits again and again for a time: nothing has come since, and it has done nothing but wait once more.
+  // An idle program waits for a time, again and again. Nothing has arrived since, so the endpoint is still armed.
   if (watches && alone && armed_ != Armed::no && locks_ == quiet_at_ + 1 && !wants_room()) {
     endpoint_stack_->network().stay_armed();
   } else if ((watches || lacks_room()) && !arm()) {
@@ -86,7 +86,7 @@ void Poller::wait(Nanoseconds most) {
   armed_ = Armed::no;
 }
 
-// False: there is something already, to be taken in before the lock is given away.
+// False: something has arrived, and must be taken in before the lock is released.
 bool Poller::arm() {
   quiet_at_ = kNever;
   if (endpoint_stack_ == nullptr) return false;
@@ -142,7 +142,7 @@ void Poller::hand_on() noexcept {
 bool Poller::must_end_idle() const noexcept {
   const Nanoseconds next = endpoint_stack_->stack().next_event();
   const bool earlier = next < idle_until_ && idle_until_ - next > kSlowTick;
-  const bool lost = !endpoint_stack_->network().endpoint().connection().alive();  // as far as is known: to ask is a system call
+  const bool lost = !endpoint_stack_->network().endpoint().connection().alive();  // as known: to ask is a system call
   return arrivals_ != seen_arrivals_ || armed_ == Armed::no || lost || wants_room() || earlier;
 }
 

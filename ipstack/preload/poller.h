@@ -42,55 +42,55 @@ class Poller {
   // How a thread that wants to sleep goes on.
   enum class Sleep : uint8_t { poll_first, until_woken, as_watcher };
 
-  // The stack that is polled from now on, and the descriptor of its endpoint.
+  // Polls this stack from now on. `endpoint`: the descriptor of its endpoint.
   void attach(sockets::EndpointStack& stack, int endpoint) noexcept;
   // The stack is about to go. Wakes the watcher.
   void detach() noexcept;
   int endpoint() const noexcept { return endpoint_; }
 
-  // Takes in what has arrived, of local peers at most so many messages, and runs timers that are due. True: sockets have changed.
+  // Takes in arrivals, and runs timers that are due. At most `local_messages` are taken from local peers. True: sockets have changed.
   bool poll(Nanoseconds at, uint32_t local_messages);
-  static constexpr Nanoseconds kRunEvery = 20 * kMicrosecond;  // timers, while polls find nothing
-  Nanoseconds ran_at() const noexcept { return ran_at_; }      // the stack's timers, last
+  static constexpr Nanoseconds kRunEvery = 20 * kMicrosecond;  // between runs of timers, while polls find nothing
+  Nanoseconds ran_at() const noexcept { return ran_at_; }      // the last run of timers
   uint64_t arrivals() const noexcept { return arrivals_; }
 
   // ---- threads that sleep
 
   void add_sleeper(Sleeper& who) { asleep_.push_back(&who); }
   void remove_sleeper(Sleeper& who) noexcept;
-  void forget_sleepers() noexcept;  // in a child: they are the parent's threads
+  void forget_sleepers() noexcept;  // in a child, as these threads are its parent's
   void wake_sleepers() noexcept;
-  // poll_first: something has arrived, and the edges of the endpoint's descriptor are taken. `alone`: no other
-  // process has our sockets. Then the endpoint is armed still, if the thread has only waited since.
+  // poll_first: something has arrived, and the edges of the endpoint's descriptor are taken. `alone`: no other process has our sockets.
+  // Then the endpoint is still armed if the thread has only waited since.
   Sleep begin_sleep(Sleeper& who, bool alone);
   // `quiet`: the watcher's sleep ended by its time.
   void end_sleep(bool quiet) noexcept { quiet_at_ = quiet ? locks_ : kNever; }
   void note_lock() noexcept { ++locks_; }
-  // Waits under the lock, at most so long. Waiting takes edges of the endpoint and withdraws the announcement of sleep.
+  // Waits up to `most` without releasing the lock. This takes the edges of the endpoint and withdraws the announcement of sleep.
   void wait(Nanoseconds most);
 
   // ---- the helper
 
-  // Starts the thread if there is none. False: no thread or no eventfd is to be had.
+  // Starts the thread if there is none. False: no thread or no eventfd can be made.
   bool start_helper(void* (*body)(void*));
   void leave_helper() noexcept;
   void kick_helper() noexcept;
-  // Before the lock is released.
+  // Called before the lock is released: see the top of this file.
   void hand_on() noexcept;
   int helper_event() const noexcept { return helper_event_; }
   uint32_t helper_number() const noexcept { return helper_number_; }
 
   // A pass of the helper: has_polled(), keep_armed(), begin_wait(), its sleep, end_wait().
   void begin_passes() noexcept;
-  bool has_polled() const noexcept { return polls_ != seen_polls_; }  // another thread, since the last pass
-  bool keep_armed();                                                   // false: poll first
+  bool has_polled() const noexcept { return polls_ != seen_polls_; }  // another thread has polled since the last pass
+  bool keep_armed();                                                  // false: poll first
   // How long the helper sleeps, `most` if it idles. With helper_watches() it sleeps on the endpoint, too.
   Nanoseconds begin_wait(Nanoseconds at, Nanoseconds most);
   bool helper_watches() const noexcept { return helper_ == Helper::watching; }
   void end_wait(bool kicked) noexcept;
   void note_work() noexcept { quiet_ = 0; }
 
-  // The helper ticks so often while the program is busy elsewhere, for so many passes; then more seldom.
+  // The helper's sleep while the program is in no call: kTick for kTicks passes without an arrival, then kSlowTick for kSlowTicks passes.
   static constexpr Nanoseconds kTick = kMillisecond, kSlowTick = 10 * kMillisecond;
   static constexpr int kTicks = 20, kSlowTicks = 10;
 
@@ -100,7 +100,7 @@ class Poller {
 
   bool arm();
   bool wants_room() const noexcept { return endpoint_stack_ != nullptr && endpoint_stack_->stack().wants_room(); }
-  // The watcher would not be told of the room that the stack waits for.
+  // The stack waits for room, and the endpoint is not armed for room.
   bool lacks_room() const noexcept { return wants_room() && armed_ != Armed::for_room; }
   bool is_idle() const noexcept { return helper_ == Helper::idle || helper_ == Helper::watching; }
   bool must_end_idle() const noexcept;
@@ -109,20 +109,20 @@ class Poller {
   int endpoint_ = -1;
   Nanoseconds ran_at_ = 0;
   uint64_t polls_ = 0;
-  uint64_t arrivals_ = 0;       // polls that found that something had come
-  uint64_t taken_in_ = 0;       // EndpointNetwork::taken_in(), as the last poll left it
+  uint64_t arrivals_ = 0;       // polls that found arrivals
+  uint64_t taken_in_ = 0;       // EndpointNetwork::taken_in() at the last poll
 
   std::vector<Sleeper*> asleep_;
-  Sleeper* watcher_ = nullptr;  // the one of them that sleeps on the endpoint, or is woken to do so next
+  Sleeper* watcher_ = nullptr;  // the sleeper that watches the endpoint, or is woken to do so next
   Armed armed_ = Armed::no;
   uint64_t locks_ = 0;          // how often the lock was taken
   uint64_t quiet_at_ = kNever;  // locks_ when the watcher's sleep ended by its time, and nothing has been armed since
 
   Helper helper_ = Helper::none;
-  uint32_t helper_number_ = 0;  // the one that is to run: a child has none of its parent's
+  uint32_t helper_number_ = 0;  // number of the helper that may run: a child does not have its parent's
   int helper_event_ = -1;
   int quiet_ = 0;               // passes without an arrival
-  uint64_t seen_arrivals_ = 0, seen_polls_ = 0;  // by the last pass
+  uint64_t seen_arrivals_ = 0, seen_polls_ = 0;  // values at the last pass
   Nanoseconds idle_until_ = 0;
 };
 

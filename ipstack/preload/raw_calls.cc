@@ -16,7 +16,7 @@ namespace {
 using Arguments = long[6];
 using Call = long (*)(const Arguments&);
 
-// Without the C library where that is possible: to find its function may take a lock of the loader.
+// Avoids the C library where that is possible, as the search for its function may take a lock of the loader.
 long kernel(long number, const Arguments& all) noexcept {
 #if defined(__x86_64__)
   register long fourth asm("r10") = all[3];
@@ -47,7 +47,7 @@ template <typename Result, typename... Parameters>
 long call_with(Result (*function)(Parameters...), const Arguments& all) {
   return call_with(function, all, std::index_sequence_for<Parameters...>());
 }
-// A function that has the kernel's parameters, or the first of them.
+// For a function that has the kernel's parameters, or the first of them.
 template <auto kFunction>
 long named(const Arguments& all) {
   return call_with(kFunction, all);
@@ -58,7 +58,7 @@ template <long kNumber>
 long makes(const Arguments& all) {
   return fresh(static_cast<int>(kernel(kNumber, all)));
 }
-// Two descriptors, which the call writes to its argument.
+// A call that makes two descriptors, and writes them to the argument `kWhere`.
 template <long kNumber, size_t kWhere>
 long makes_two(const Arguments& all) {
   const long result = kernel(kNumber, all);
@@ -69,7 +69,7 @@ long makes_two(const Arguments& all) {
   return 0;
 }
 
-// This thread alone becomes another user's.
+// Changes the user of this thread alone, as the system call does.
 template <long kNumber>
 long changes_user(const Arguments& all) {
   before_user_change();
@@ -86,7 +86,7 @@ long write_at(const Arguments& all) {
 long control(const Arguments& all) { return fcntl(static_cast<int>(all[0]), static_cast<int>(all[1]), all[2]); }
 long control_device(const Arguments& all) { return ioctl(static_cast<int>(all[0]), static_cast<unsigned long>(all[1]), all[2]); }
 
-// The kernel has the mask of signals and its size in a structure.
+// The kernel's pselect6() has the signal mask and its size in a structure.
 long select_with_mask(const Arguments& all) {
   struct Mask {
     const sigset_t* signals;
@@ -126,7 +126,7 @@ constexpr std::array<Call, kNumbers> all_calls() {
   UNET_MAKES(perf_event_open), UNET_MAKES(fanotify_init), UNET_MAKES(open_by_handle_at);
   all[SYS_pipe2] = &makes_two<SYS_pipe2, 0>;
   all[SYS_socketpair] = &makes_two<SYS_socketpair, 3>;
-#if defined(__x86_64__)  // has older ones, too
+#if defined(__x86_64__)  // older calls
   UNET_SAME(poll), UNET_SAME(select), UNET_SAME(epoll_create), UNET_SAME(epoll_wait), UNET_SAME(dup2), UNET_SAME(fork);
   all[SYS_vfork] = &named<&::fork>;
   UNET_MAKES(open), UNET_MAKES(creat), UNET_MAKES(eventfd), UNET_MAKES(signalfd), UNET_MAKES(inotify_init);
@@ -144,7 +144,7 @@ constexpr std::array<Call, kNumbers> calls = all_calls();
 
 }  // namespace
 
-// It takes six arguments where fewer were given: the others are what happens to be there.
+// Reads six arguments even if there are fewer: the others are arbitrary, and their functions ignore them.
 UNET_PRELOAD __attribute__((no_sanitize_address)) long syscall(long number, ...) noexcept {
   Arguments all;
   va_list list;

@@ -1,4 +1,4 @@
-// real.h - the C library's own functions, behind those that this library puts in front of them; used by all of ipstack/preload.
+// real.h - the C library's functions, as programs find this library's functions of these names first; used by all of ipstack/preload.
 #pragma once
 
 #include <dirent.h>
@@ -29,7 +29,7 @@
 
 #include <cerrno>
 
-// Every function that programs find here first.
+// Functions that programs find in this library first.
 #define UNET_PRELOAD_FUNCTIONS(X)                                                                                                  \
   X(socket) X(bind) X(listen) X(accept) X(accept4) X(connect) X(shutdown) X(getsockname) X(getpeername) X(setsockopt) X(getsockopt) \
   X(read) X(readv) X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(write) X(writev) X(send) X(sendto) X(sendmsg) X(sendmmsg)           \
@@ -51,7 +51,7 @@ struct Real {
 #undef UNET_PRELOAD_MEMBER
 };
 
-// Found when one is first wanted, which may be before the constructors of this library have run.
+// The first call finds them, perhaps before this library's constructor has run.
 const Real& real() noexcept;
 
 // Converts a result of the C library to this library's convention: -errno instead of -1.
@@ -60,7 +60,7 @@ T result_of(T returned) noexcept {
   return returned < 0 ? static_cast<T>(-errno) : returned;
 }
 
-// Functions of the C library that this library calls for itself, within a call of the program. They return -errno instead of -1.
+// The C library's functions with this library's convention: -errno instead of -1. For calls that a program does not see.
 struct Kernel {
 #define UNET_PRELOAD_CALL(name)                         \
   template <typename... Arguments>                      \
@@ -71,7 +71,7 @@ struct Kernel {
 #undef UNET_PRELOAD_CALL
 };
 
-// Until its end errno is what it was at its beginning.
+// Restores errno at its end.
 struct ErrnoStays {
   const int before = errno;
   ~ErrnoStays() { errno = before; }

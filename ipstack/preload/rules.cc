@@ -1,4 +1,4 @@
-// rules.cc - reads rules, and finds the one that fits.
+// rules.cc - reads rules, and finds the one that matches.
 #include "ipstack/preload/rules.h"
 
 #include <algorithm>

@@ -1,12 +1,13 @@
-// rules.h - which traffic of a program is ours, and which stays the kernel's, as $UNET_SOCKETS_RULES says it; used by socket_routing.h.
+// rules.h - the user's rules about which sockets the stack or the kernel serves ($UNET_SOCKETS_RULES); used by socket_routing.cc and
+// unet-sockets.
 //
 //   RULES = RULE { ";" RULE }
 //   RULE  = ("ours" | "kernel") ["tcp" | "udp"] ADDRESS["/" PREFIX] [" " PORT["-" PORT]] | ("ours" | "kernel") ["tcp" | "udp"] "*" [...]
 //
 //   kernel tcp * 22; ours 10.0.0.0/24; kernel *
 //
-// The first that fits counts. Where none does: loopback is the kernel's, and ours is what the network interface has an address of, or a
-// way to. Addresses are the remote ones of what is sent or connected, the local ones of what is bound.
+// The first rule that matches counts. For connect() and sends it is compared with the remote address, for bind() with the local one.
+// Without a match, loopback is the kernel's, and addresses that the network interface has or reaches are the stack's.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,7 @@ class Rules {
   struct Rule {
     Backend backend = Backend::kernel;
     uint8_t protocol = 0;  // 0: both
-    bool any = true;       // whatever the address
+    bool any = true;       // any address
     ip::IpAddress address{};
     uint32_t prefix = 0;
     uint16_t first = 0, last = 0xFFFF;

@@ -88,7 +88,7 @@ void Runtime::reserve_interface() {
   if (endpoint_stack_ == nullptr) ni_.reserve();
 }
 
-// Asked for anew while an address is not to be used yet.
+// Asks again while an address is tentative.
 const IpConfiguration* Runtime::configuration() {
   if (endpoint_stack_ == nullptr) return ni_.known();
   sockets::EndpointNetwork& network = endpoint_stack_->network();
@@ -102,7 +102,7 @@ void Runtime::close_socket(File& file) {
 }
 
 void Runtime::linger(File& file) {
-  constexpr Nanoseconds kLook = 10 * kMillisecond;  // that an end is acknowledged is no event that wakes
+  constexpr Nanoseconds kLook = 10 * kMillisecond;  // the acknowledgement of a FIN wakes no thread
   if (file.in_stack()) poll();
   const Nanoseconds time = file.in_stack() ? stack().linger_time(file.socket) : 0;
   if (time == 0) return;
@@ -123,7 +123,7 @@ void Runtime::reset(File& file) noexcept {
 }
 
 void Runtime::let_go(Entry& entry) {
-  if (entry.fds.empty() && entry.holds != 0 && proxies_ != nullptr) {  // what comes is another process's now
+  if (entry.fds.empty() && entry.holds != 0 && proxies_ != nullptr) {  // arrivals are for other processes now
     if (entry.kind == Entry::Kind::socket) Reception::stop(static_cast<File&>(entry));
     poller_.kick_helper();
   }
@@ -178,17 +178,17 @@ uint32_t Runtime::events(const Entry& entry) const noexcept {
   return ready ? EPOLLIN | EPOLLRDNORM : 0;
 }
 
-// Whether fewer bytes are there than SO_RCVLOWAT asks for. A small buffer never needs more than it holds, as in Linux.
+// Whether fewer bytes are there than SO_RCVLOWAT asks for. Half of the receive buffer is always enough, as in Linux.
 bool Runtime::is_below_low_water(const File& file) const noexcept {
   sockets::Stack& stack = endpoint_stack_->stack();
   const auto room = static_cast<uint32_t>(stack.option(file.socket, sockets::Stack::Option::receive_buffer));
-  const uint32_t urgent = stack.to_urgent(file.socket) == 0 ? 1 : 0;  // does not count for a reader
+  const uint32_t urgent = stack.to_urgent(file.socket) == 0 ? 1 : 0;  // the urgent byte does not count
   return stack.queued(file.socket).receive - urgent < std::min(static_cast<uint32_t>(file.receive_low_water), room / 2);
 }
 
 File* Runtime::file(int fd) {
   File* const file = table_.file(fd);
-  // Messages of other processes come first, as a call on one socket would take effect at once.
+  // Messages of other processes come first: a call on the kernel's sockets would take effect for all processes at once.
   if (file != nullptr && file->in_stack() && file->holds != 0 && !file->is_joined()) process_channels();
   if (file == nullptr || !file->inherited) return file;
   static_cast<void>(Adoption::adopt(*file));
@@ -246,7 +246,7 @@ void Runtime::set_signals(File& file, int fd, bool on) {
   if (file.async_fd >= 0) return;
   file.async_fd = fd;
   file.signalled = file.in_stack() ? events(file) : File::kUnconnected;
-  reception_.start(file);  // it waits from now on
+  reception_.start(file);  // the program waits for its signals
 }
 
 void Runtime::notify_and_signal(File& file, bool came) {
@@ -256,7 +256,7 @@ void Runtime::notify_and_signal(File& file, bool came) {
   const uint32_t what = (now & EPOLLIN) != 0 ? EPOLLIN : now & (EPOLLERR | EPOLLPRI);
   const uint32_t fresh = (now & ~file.signalled) | (came ? what : 0);
   file.signalled = now;
-  if (!file.fds.empty()) tell_owner_ready(file.fd(), file.async_fd, fresh);  // its owner is known by a descriptor
+  if (!file.fds.empty()) tell_owner_ready(file.fd(), file.async_fd, fresh);
 }
 
 void Runtime::dispatch() {
@@ -264,7 +264,7 @@ void Runtime::dispatch() {
   while (stack().next_change(change)) {
     File* const file = table_.by_socket(change.socket);
     if (file == nullptr) continue;
-    if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);  // before threads are woken, as the kernel does
+    if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);  // before it wakes threads, as in Linux
     notify_and_signal(*file, change.came || change.urgent);
     if (file->wanted) [[unlikely]] proxies().handle_arrival(*file);
   }

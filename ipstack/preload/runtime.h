@@ -44,7 +44,7 @@ class Runtime {
   // The process's only one. It is never destroyed, as threads may be in calls until the very end.
   static Runtime& get() noexcept;
 
-  // Has the lock.
+  // Has the lock for its lifetime.
   class Guard {
    public:
     Guard() noexcept : runtime_(get()) { runtime_.enter(); }
@@ -58,7 +58,7 @@ class Runtime {
    private:
     Runtime& runtime_;
   };
-  // Within a Guard: releases the lock during a call of the kernel that may wait.
+  // Within a Guard: releases the lock for its lifetime, as for a system call that may wait.
   class Away {
    public:
     Away() noexcept : runtime_(get()) { runtime_.leave(); }
@@ -69,7 +69,7 @@ class Runtime {
    private:
     Runtime& runtime_;
   };
-  // As a Guard, for fork() and the end of the process, which take and release the lock in different functions.
+  // What a Guard does. For fork() and the end of the process, which take and release the lock in different functions.
   void enter() noexcept;
   void leave() noexcept;
   Lock& lock() noexcept { return lock_; }
@@ -77,14 +77,14 @@ class Runtime {
   static bool may_enter() noexcept { return !Lock::inside() && get().lock_.is_own_process(); }
 
   Table& table() noexcept { return table_; }
-  // Under the lock: a socket of the stack, or one that may become so. An inherited socket is adopted first.
+  // Under the lock: the file of a descriptor. Adopts an inherited socket first.
   File* file(int fd);
 
   // ---- under the lock
 
-  // Opens the stack if it is not open: 0, or -errno. `quiet`: the user is not told.
+  // Opens the stack if it is not open: 0, or -errno. `quiet`: prints no message.
   int open(bool quiet = false);
-  // NiConnection::reserve().
+  // Connects to the network interface now, as the process may soon lose the right to (NiConnection::reserve()).
   void reserve_interface();
   // The last open() found no memory, or no thread, for a stack.
   bool lacks_memory() const noexcept { return lacks_memory_; }
@@ -92,14 +92,14 @@ class Runtime {
   sockets::EndpointStack& endpoint_stack() noexcept { return *endpoint_stack_; }
   sockets::Stack& stack() const noexcept { return endpoint_stack_->stack(); }
   bool is_open() const noexcept { return endpoint_stack_ != nullptr; }
-  // Addresses of the network interface; while it is away, as they were. Null: there was none yet.
+  // Addresses of the network interface, the last known ones while it is away. Null: there was no interface yet.
   const IpConfiguration* configuration();
   const Settings& settings() const noexcept { return settings_; }
   Nanoseconds now() const noexcept { return clock_.now(); }
 
   // Takes the socket away from the file, and closes it.
   void close_socket(File& file);
-  // For a close() of the last descriptor: waits as SO_LINGER says, until the peer has all that was sent, or a signal comes.
+  // At close() of the last descriptor: waits as SO_LINGER says, until the peer has acknowledged all data, or a signal comes.
   void linger(File& file);
   // Makes the close of the connection a reset.
   void reset_at_close(File& file) noexcept;
@@ -113,9 +113,9 @@ class Runtime {
   void notify_and_signal(File& file, bool came);
   // Deletes the entry if no descriptor names it and no call holds it.
   void let_go(Entry& entry);
-  // The result of a call on a lost connection: its error once, then the end of the stream.
+  // The result of a call on a socket that was lost with the network interface: its error once, then the end of the stream.
   static int64_t result_of_lost(File& file, bool sends) noexcept;
-  // After a call that did only a part: the next call returns this -errno.
+  // After a call that returns the part that it has done: the next call returns this -errno.
   void defer_error(File& file, int64_t error) noexcept;
   // The ready events of a socket of the stack, in epoll's bits; without the shadow.
   uint32_t events(const File& file) const noexcept;
@@ -124,9 +124,9 @@ class Runtime {
 
   // Takes in arrivals, and notifies the threads that wait for them. True: some socket changed.
   bool poll(uint32_t local_messages = sockets::EndpointNetwork::kPollMost);
-  // poll() until nothing more comes, but for a bounded number of times.
+  // Calls poll() while there are arrivals, a bounded number of times.
   void poll_all();
-  // poll(), if there was none for a while. Returns the time.
+  // Calls poll() if the last one was a while ago. Returns the time.
   Nanoseconds poll_if_due() {
     const Nanoseconds at = now(), passed = at - poller_.ran_at();
     if (passed > Poller::kRunEvery && is_open()) poll(endpoint_stack_->due_intake(passed > 2 * Poller::kRunEvery));
@@ -136,14 +136,13 @@ class Runtime {
   enum class Woken : uint8_t { something, timed_out, interrupted };
   // Records whether a call found something when it began. Repeated misses of calls that do not wait yield the core.
   void record_attempt(bool found, bool waits) noexcept;
-  // The last wait was a long one, so the next begins with sleep.
+  // The last wait was long, so the next one sleeps at once.
   bool is_idle() const noexcept { return spin_.now() == 0; }
-  // Waits until `who` is woken, a descriptor of `kernel` is ready (in its revents), or until `until`. Releases the lock meanwhile. May
-  // return without a reason. timed_out: the kernel has just been asked, and had nothing. `spin_asks` false: only the sleep asks `kernel`,
-  // as each check of a spinning thread would be a system call.
+  // Waits until `who` is woken, a descriptor of `kernel` is ready (in its revents), or the time is `until`. Releases the lock meanwhile.
+  // May return without a reason. timed_out: the kernel has just been asked, and had nothing. `spin_asks` false: a thread that polls does
+  // not ask the kernel, which would be a system call each time.
   Woken wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask = nullptr, bool spin_asks = true);
-  // Runs the handlers of signals that came while this thread was in the library, and that `mask` lets through. True: there were some. The
-  // caller holds its file.
+  // Runs the handlers of deferred signals, and of pending ones that `mask` lets through. True: there were some. The caller holds its file.
   bool let_handlers_run(const sigset_t* mask = nullptr);
   // The one loop in which calls wait. `sleep(until)` waits once. Then `attempt()` looks: -EAGAIN while there is nothing. `restarts`: a
   // handler with SA_RESTART does not end the call. Returns -EINTR where the kernel does, and -EAGAIN at the end of the time.
@@ -155,7 +154,7 @@ class Runtime {
   int64_t block_on(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt);
   static Sleeper& this_thread() noexcept;
   Poller& poller() noexcept { return poller_; }
-  // Without a network interface a child has no helper that would find one: a thread that waits for an inherited socket tries so often.
+  // When a wait tries again to adopt a socket that waits for the network interface: a child without an interface has no helper to do so.
   static constexpr Nanoseconds kTryAgain = kSecond / 4;
   Nanoseconds next_try(bool waits_back, Nanoseconds until) const noexcept {
     return waits_back ? std::min(until, now() + kTryAgain) : until;
@@ -167,7 +166,7 @@ class Runtime {
   ParentChannels& parents() noexcept { return parents_; }
   Reception& reception() noexcept { return reception_; }
   ProcessEnd& end() noexcept { return end_; }
-  // Processes messages of other processes about our sockets, before a call that depends on them.
+  // Processes messages of other processes about this one's sockets, before a call that depends on them.
   void process_channels();
   OwnDescriptors& own_descriptors() noexcept { return own_descriptors_; }
 
@@ -213,7 +212,7 @@ class Runtime {
 
 // Entries that this thread's calls hold, innermost last. A handler may leave all calls by longjmp() (Runtime::forget_sleep()).
 struct HeldByThread {
-  static constexpr unsigned kMost = 8;  // of more the last ones are not noted
+  static constexpr unsigned kMost = 8;  // deeper holds are not noted
   Entry* entries[kMost];
   unsigned count;
   static constinit thread_local HeldByThread own;
@@ -221,7 +220,7 @@ struct HeldByThread {
   static int of(const Entry& entry) noexcept;
 };
 
-// A call that gives the lock away still has the file.
+// An entry stays for the lifetime of this object, although the call releases the lock.
 class Hold {
  public:
   explicit Hold(Entry& entry) noexcept : entry_(entry) {
@@ -231,7 +230,7 @@ class Hold {
     own.count = at_ + 1;
   }
   ~Hold() {
-    HeldByThread::own.count = at_;  // also of those that a handler has left, which was called in this one
+    HeldByThread::own.count = at_;  // also removes holds of calls that a handler has left
     --entry_.holds;
     Runtime::get().let_go(entry_);
   }
@@ -243,7 +242,7 @@ class Hold {
   const unsigned at_ = HeldByThread::own.count;
 };
 
-// Meanwhile this thread cannot be cancelled, as in a function that is no place for that. To be there before a Guard.
+// This thread cannot be cancelled for the lifetime of this object: in functions that are no cancellation points. Make it before a Guard.
 class Uncancelled {
  public:
   Uncancelled() noexcept { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
@@ -265,7 +264,7 @@ int64_t Runtime::block(Nanoseconds until, bool restarts, Sleep sleep, Attempt at
     if (result != -EAGAIN) return result;
     if (ends) return -EINTR;
     if (now() >= until) return -EAGAIN;
-    if (restarts && signals_restart()) this_call.handled = false;  // it goes on
+    if (restarts && signals_restart()) this_call.handled = false;  // the call goes on
   }
 }
 
@@ -274,7 +273,7 @@ int64_t Runtime::block_on(File& file, short kernel_events, bool waits, Nanosecon
   const int64_t result = attempt(!waits || file.is_undecided());
   record_attempt(result != -EAGAIN, waits);
   if (result != -EAGAIN || !waits) return result;
-  bool has_news = false;  // of the shadow, for which this call has no use, as an error: poll() would say so at once, again and again
+  bool has_news = false;  // the shadow has an event that this call does not want, as an error; ppoll() would return at once each time
   pollfd shadow;
   const auto sleep = [&](Nanoseconds until) {
     shadow = {.fd = file.kernel && !file.fds.empty() && !has_news ? file.fd() : -1, .events = kernel_events, .revents = 0};

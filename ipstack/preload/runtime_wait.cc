@@ -16,7 +16,7 @@
 namespace unet::preload {
 namespace {
 
-constexpr int kPollsPerCheck = 8;  // of the clock, of threads that want the lock, and of the kernel's descriptors
+constexpr int kPollsPerCheck = 8;  // polls of the stack for each look at the clock, at other threads and at the kernel
 
 }  // namespace
 
@@ -32,7 +32,8 @@ Sleeper& Runtime::this_thread() noexcept { return ThreadSpecific<Sleeper>::get()
 
 namespace {
 
-// A handler waits between two steps of its thread's own wait, and takes away what was to wake that.
+// For a wait in a signal handler that has interrupted a wait of its thread. The handler's call may take what should wake the outer wait, so
+// it wakes that one at its end.
 class WakesOuter {
  public:
   explicit WakesOuter(Sleeper& who) noexcept : who_(who), sleeps_(who.asleep) {}
@@ -61,7 +62,7 @@ Runtime::Woken Runtime::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds
 
 Runtime::Woken Runtime::wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until) {
   Sleeper& who = this_thread();
-  // Another thread may close the file meanwhile: the caller holds it (Hold).
+  // The caller holds the file (Hold), as another thread may close it meanwhile.
   const Queued queued(file.sleepers, who);
   return wait(who, kernel, next_try(file.waits_back(), until));
 }
@@ -73,7 +74,7 @@ void Runtime::record_attempt(bool found, bool waits) noexcept {
   misses_.note_yield(now());
 }
 
-// True: something may have happened.
+// Polls for a while before a sleep. True: something may have happened.
 bool Runtime::spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until) {
   if (spin_.now() == 0) return false;
   const Nanoseconds began = now(), end = std::min(began + spin_.now(), until);
@@ -89,13 +90,13 @@ bool Runtime::spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds unt
     if (lock_.is_wanted()) lock_.yield();
     if (!kernel.empty() && poll_for(kernel, 0, nullptr) > 0) return true;
     if (at < yield_at) continue;
-    ::sched_yield();  // the one we wait for may be waiting for this very core
+    ::sched_yield();  // the awaited process may need this core
     yield_at = now() + kYieldEvery;
   }
   return false;
 }
 
-// While there is one, its thread does not have the lock.
+// The thread sleeps without the lock for the lifetime of this object.
 class Runtime::Asleep {
  public:
   Asleep(Runtime& runtime, Sleeper& who) : runtime_(runtime), who_(who) {
@@ -117,12 +118,12 @@ class Runtime::Asleep {
  private:
   Runtime& runtime_;
   Sleeper& who_;
-  bool outermost_ = false;  // not of a handler's call
+  bool outermost_ = false;  // this is no sleep of a signal handler within another sleep
   bool was_asleep_ = false;
 };
 
-// A thread that was asleep is in the library again. Either a handler that runs meanwhile calls: it is below on the stack, or on a stack of
-// its own. Or a handler has left the sleep by longjmp(). Then this must end what its calls had begun.
+// A thread that was asleep calls the library. Either a signal handler calls that has interrupted the sleep: it is below on the stack, or on
+// a stack of its own. Or a handler has left the sleep by longjmp(), and this ends what the interrupted calls had begun.
 void Runtime::forget_sleep(const void* here) noexcept {
   if (std::less<>()(here, SleepOfThread::own.at)) return;
   stack_t other{};
@@ -151,7 +152,7 @@ void Runtime::forget_sleep(const void* here) noexcept {
 }
 
 Runtime::Woken Runtime::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
-  if (who.woken) return Woken::something;  // while spin() had given the lock away
+  if (who.woken) return Woken::something;  // while spin() had released the lock
   SmallArray<pollfd> memory(kernel.size() + 2);
   const std::span<pollfd> all = memory.all();
   std::copy(kernel.begin(), kernel.end(), all.begin() + 2);
@@ -165,9 +166,9 @@ Runtime::Woken Runtime::sleep(Sleeper& who, std::span<pollfd> kernel, Nanosecond
   const bool watches = how == Poller::Sleep::as_watcher;
   if (watches) all[1].fd = poller_.endpoint();
   const Nanoseconds began = now();
-  // Timers of the stack are the watcher's, too.
+  // The watcher also wakes for timers of the stack.
   Nanoseconds end = watches ? std::min(until, stack().next_event()) : until;
-  if (who.event < 0) end = std::min(end, began + Poller::kTick);  // the process may open no more descriptors: no thread can wake us
+  if (who.event < 0) end = std::min(end, began + Poller::kTick);  // no eventfd could be made, so no thread can wake this one
   int ready = 0;
   bool interrupted;
   {
@@ -175,7 +176,7 @@ Runtime::Woken Runtime::sleep(Sleeper& who, std::span<pollfd> kernel, Nanosecond
     if (!this_call.handled && end > began) ready = poll_for(all, end == kForever ? kForever : end - began, mask);
     interrupted = ready == -EINTR;
   }
-  interrupted = interrupted || this_call.handled;  // also if it had been woken just before: its call looks for what woke it first
+  interrupted = interrupted || this_call.handled;  // even if the thread was woken before: the call makes an attempt first
   poller_.end_sleep(watches && ready == 0 && !interrupted);
   spin_.note_sleep(now() - began);
   std::copy(all.begin() + 2, all.end(), kernel.begin());

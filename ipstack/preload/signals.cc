@@ -1,6 +1,6 @@
-// signals.cc - the program's handlers of signals: whether they want waiting calls to go on (SA_RESTART), and when they may run.
+// signals.cc - calls the program's signal handlers when they may run, and notes whether they restart a call (SA_RESTART).
 //
-// The kernel does not say which handler has interrupted a call. But each is called by act(), on the thread that it interrupts.
+// The kernel does not say which handler has interrupted a call. act() knows, as it calls each handler on the thread that is interrupted.
 #include "ipstack/preload/signals.h"
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ struct ProgramHandler {
 };
 
 std::array<ProgramHandler, 65> handlers{};
-constinit thread_local sigset_t mask_before{};  // of this thread, before its signals were held back
+constinit thread_local sigset_t mask_before{};  // this thread's mask before its signals were deferred
 
 ProgramHandler* handler_of(int number) noexcept {
   return number > 0 && static_cast<size_t>(number) < handlers.size() ? &handlers[static_cast<size_t>(number)] : nullptr;
@@ -47,10 +47,10 @@ void act(int number, siginfo_t* info, void* context);
 // A signal that the thread caused itself cannot be deferred.
 constexpr int kAtOnce[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
 
-// Copies the 8 bytes of a mask that the kernel has; sigset_t is longer.
+// Copies the 8 bytes of a kernel's mask; sigset_t is longer.
 void copy_mask(sigset_t& to, const sigset_t& from) noexcept { std::memcpy(&to, &from, 8); }
 
-// The signal comes again when its thread lets it in, and others wait with it. False: the kernel has no room for it.
+// Sends the signal again, to be handled when the thread unblocks signals, and blocks all of them. False: the kernel cannot queue it.
 bool defer(siginfo_t& info, ucontext_t& interrupted) noexcept {
   sigset_t all, before;
   ::sigfillset(&all);
@@ -62,7 +62,7 @@ bool defer(siginfo_t& info, ucontext_t& interrupted) noexcept {
     return false;
   }
   copy_mask(mask_before, interrupted.uc_sigmask);
-  copy_mask(interrupted.uc_sigmask, all);  // for what goes on when the handler returns
+  copy_mask(interrupted.uc_sigmask, all);  // the mask when this library's handler returns
   signals_deferred = true;
   return true;
 }
@@ -87,10 +87,10 @@ void act(int number, siginfo_t* info, void* context) {
   const bool ends = this_call.ends || ((flags & SA_RESTART) == 0 && !comes_second(interrupted));
   const CallState after{.handled = true, .ends = ends, .has_part = this_call.has_part};
   handler(number, info, context);
-  this_call = after;  // whatever has interrupted the handler, and its calls
+  this_call = after;  // calls of the handler have changed it
 }
 
-// The action that the kernel has in place of the program's; SA_RESETHAND is for act(), as the signal may come twice.
+// The action for the kernel instead of the program's. act() does SA_RESETHAND itself, as a deferred signal comes twice.
 struct sigaction acting(struct sigaction asked) noexcept {
   asked.sa_flags = (asked.sa_flags | SA_SIGINFO) & ~static_cast<int>(SA_RESETHAND);
   asked.sa_sigaction = &act;
@@ -110,7 +110,7 @@ int change(ProgramHandler& one, int number, const struct sigaction& asked, struc
   const Handler handler = one.handler.load(std::memory_order_relaxed);
   const int flags = one.flags.load(std::memory_order_relaxed);
   const bool handled = is_handler(asked);
-  // Before the kernel knows: it may come at once.
+  // Before the system call, as the signal may come at once.
   if (handled && asked.sa_sigaction != &act) {
     one.handler.store(asked.sa_sigaction, std::memory_order_relaxed);
     one.flags.store(asked.sa_flags, std::memory_order_relaxed);
@@ -154,19 +154,19 @@ struct Cause {
 constexpr Cause kError{POLL_ERR, EPOLLERR}, kHangUp{POLL_HUP, EPOLLHUP | EPOLLERR}, kIn{POLL_IN, EPOLLIN | EPOLLRDNORM},
     kOut{POLL_OUT, EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND};
 
-// Codes of their own tell of these what has happened.
+// Signals with codes of their own in si_code.
 bool has_codes(int signal) noexcept {
   constexpr int kThese[] = {SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGCHLD, SIGSYS};
   return std::find(std::begin(kThese), std::end(kThese), signal) != std::end(kThese);
 }
 
-// To a process or a thread: there is no call that queues for a group. If the kernel can queue no more, SIGIO is sent, as the kernel does.
+// Queues a signal with its cause for a process or a thread; no call queues for a group. If the queue is full, sends SIGIO, as Linux does.
 void queue(const f_owner_ex& owner, int signal, int fd, const Cause& cause) noexcept {
   siginfo_t info{};
   info.si_signo = signal;
   info.si_fd = fd;
   info.si_band = static_cast<decltype(info.si_band)>(cause.band);
-  // The kernel's own code is for a thread to itself; others have the one that is for this.
+  // A thread may queue codes of the kernel only for itself. For others SI_SIGIO exists.
   for (const int code : {has_codes(signal) ? static_cast<int>(SI_SIGIO) : cause.code, static_cast<int>(SI_SIGIO)}) {
     info.si_code = code;
     const long result = result_of(owner.type == F_OWNER_TID ? ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), owner.pid, signal, &info)
@@ -190,7 +190,7 @@ void unet::preload::let_signals_in() noexcept {
   const ErrnoStays stays;
   const sigset_t mask = mask_before;
   signals_deferred = false;
-  ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);  // handlers run, in which there may be others to hold
+  ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);  // handlers run, and their calls may defer further signals
 }
 
 void unet::preload::tell_owner(int fd, int signal) noexcept {

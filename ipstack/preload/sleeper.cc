@@ -34,7 +34,7 @@ Sleeper::Sleeper() : event(make_event()) { note_own(event, true); }
 Sleeper::Sleeper(int fd) noexcept : event(fd), asleep(true), owns_(false) {}
 Sleeper::~Sleeper() {
   if (SleepOfThread::own.who == this) {
-    const Runtime::Guard guard;  // which finds that it does not sleep any longer
+    const Runtime::Guard guard;  // its enter() finds that the thread has left its sleep
   }
   if (event < 0 || !owns_) return;
   note_own(event, false);
@@ -58,7 +58,7 @@ void Sleeper::sleep_begins() noexcept {
 }
 
 void Sleeper::renew() noexcept {
-  forget_own();  // other threads are not there, and the stack is about to go
+  forget_own();  // eventfds of other threads, and descriptors of the parent's stack
   if (event >= 0) real().close(event);
   note_own(event = make_event(), true);
   woken = rung_ = false;

@@ -13,30 +13,29 @@ namespace unet::preload {
 
 struct Entry;
 
-// An eventfd above the numbers that programs use; -1: none is to be had.
+// Makes an eventfd with a high number. -1: none can be made.
 int make_event() noexcept;
 void ring_event(int event) noexcept;
 void clear_event(int event) noexcept;
 // ppoll() for that long. Returns -errno instead of -1.
 int poll_for(std::span<pollfd> fds, Nanoseconds time, const sigset_t* mask);
 
-// A thread that waits, and the eventfd that wakes it.
 struct Sleeper {
-  int event = -1;
+  int event = -1;                // the eventfd
   bool woken = false;
-  bool asleep = false;           // or about to be: else `woken` is enough, without two system calls for the eventfd
-  bool ends_call = false;        // a signal has ended its call, which looks once more
-  std::vector<Entry*> polled{};  // that poll() holds while it sleeps
+  bool asleep = false;           // sleeps, or is about to: wake() must write the eventfd
+  bool ends_call = false;        // a signal has ended its call, which makes a last attempt
+  std::vector<Entry*> polled{};  // entries that its poll() holds
 
   Sleeper();
-  explicit Sleeper(int fd) noexcept;  // woken by another owner's eventfd; wake() always writes it, as if this slept
+  explicit Sleeper(int fd) noexcept;  // with an eventfd of another owner, which wake() always writes
   ~Sleeper();
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
   // False: it was woken already.
   bool wake() noexcept;
   void sleep_begins() noexcept;
-  // In a child: an eventfd of its own.
+  // In a child: makes an eventfd of its own.
   void renew() noexcept;
 
  private:
@@ -44,14 +43,14 @@ struct Sleeper {
   bool owns_ = true;
 };
 
-// Where on its stack this thread sleeps, the outermost time.
+// The outermost sleep of this thread: calls of signal handlers may sleep inside of it.
 struct SleepOfThread {
-  const void* at;  // null: it does not
+  const void* at;  // its place on the thread's stack; null: the thread does not sleep
   Sleeper* who;
   static constinit thread_local SleepOfThread own;
 };
 
-// A thread among those that wait for something, until it no longer does.
+// Puts a thread into a queue of waiting threads for its lifetime.
 class Queued {
  public:
   Queued(std::vector<Sleeper*>& queue, Sleeper& who) : queue_(queue), who_(who) { queue.push_back(&who); }

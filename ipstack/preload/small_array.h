@@ -1,4 +1,4 @@
-// small_array.h - what a call has one of for each descriptor that it waits for; used by wait_calls.cc and runtime_wait.cc.
+// small_array.h - an array for a call that has one element for each descriptor; used by wait_calls.cc and runtime_wait.cc.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace unet::preload {
 
-// An array of `count` default T. It is on the stack while it is short, as in most calls: malloc() and free() would cost more than all else
-// there, and a handler that leaves the call by longjmp() leaks nothing.
+// An array of `count` default T. A short one, as in most calls, needs no malloc(), which would cost more than the rest of the call. A
+// handler that leaves the call by longjmp() then leaks nothing.
 template <typename T>
 class SmallArray {
  public:

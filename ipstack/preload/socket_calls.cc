@@ -28,7 +28,7 @@ bool may_be_in_stack(int domain, int type, int protocol) noexcept {
          (kind == SOCK_DGRAM && (protocol == 0 || protocol == IPPROTO_UDP));
 }
 
-// A connection of the stack at a descriptor of its own. The stack has one ready.
+// Accepts a connection that the stack has ready, and gives it a descriptor.
 int take_connection(File& listener, sockaddr* address, socklen_t* length, int flags) {
   Runtime& runtime = Runtime::get();
   if (!has_memory()) return -ENOMEM;
@@ -47,7 +47,7 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
   file->bound = true;
   file->receive_timeout = listener.receive_timeout;
   file->send_timeout = listener.send_timeout;
-  for (const int name : {SO_RCVTIMEO, SO_SNDTIMEO}) {  // which the shadow tells
+  for (const int name : {SO_RCVTIMEO, SO_SNDTIMEO}) {  // getsockopt() asks the shadow for these
     timeval time;
     socklen_t size = sizeof time;
     const bool set = (name == SO_RCVTIMEO ? file->receive_timeout : file->send_timeout) != 0;
@@ -63,7 +63,7 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
   return fd;
 }
 
-// One that the helper has accepted, of this process's stack or of another's. -EAGAIN: it is another process's by now.
+// Accepts a connection that a helper has accepted already, this process's or another's. -EAGAIN: another process has it by now.
 int take_pending(File& listener, sockaddr* address, socklen_t* length, int flags) {
   File::PendingAccept& next = listener.pending_accepts.front();
   const int cloexec = (flags & SOCK_CLOEXEC) != 0 ? F_DUPFD_CLOEXEC : F_DUPFD;
@@ -73,7 +73,7 @@ int take_pending(File& listener, sockaddr* address, socklen_t* length, int flags
   const File::PendingAccept taken = std::move(next);
   listener.pending_accepts.pop_front();
   listener.busy_since = 0;
-  listener.asked = false;  // the next one when the program comes back for it
+  listener.asked = false;  // the next call asks for the next connection
   if (taken.fd >= 0) real().close(taken.fd);
   if (fd < 0 || !ParentChannels::answer(taken, ParentMessage::Kind::took)) {
     if (fd >= 0) real().close(fd);
@@ -119,7 +119,7 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   }));
 }
 
-// Only its link says where a link-local address is. The number of that link, which may be 0; nothing: it is another address.
+// The link of a link-local address (sin6_scope_id), which may be 0. Nothing: the address is of another kind.
 std::optional<uint32_t> link_of(const sockaddr* address, socklen_t length) noexcept {
   sockaddr_in6 six{};
   if (length < sizeof(sa_family_t) || sockets::is_nowhere(address) || sockets::family_of(address) != AF_INET6) return std::nullopt;
@@ -131,13 +131,13 @@ void note_link(File& file, const sockaddr* address, socklen_t length) noexcept {
   if (const auto link = link_of(address, length); link && *link != 0) file.scope = *link;
 }
 
-// Puts the link that the program has named into the name of an end, which had so much room.
+// Puts the link that the program has named into an address of `room` bytes.
 void put_link(const File& file, sockaddr* address, socklen_t room) noexcept {
   if (file.scope == 0 || room < sizeof(sockaddr_in6) || !link_of(address, room)) return;
   std::memcpy(reinterpret_cast<std::byte*>(address) + offsetof(sockaddr_in6, sin6_scope_id), &file.scope, sizeof file.scope);
 }
 
-// An option's value, as much of it as there is room for.
+// Stores the value of an option, as much as there is room for.
 int tell_int(int number, void* value, socklen_t* length) noexcept {
   *length = std::min(*length, static_cast<socklen_t>(sizeof number));
   std::memcpy(value, &number, *length);
@@ -152,23 +152,23 @@ int reported_buffer(const File& file, int name) {
   return 2 * static_cast<int>(std::min<int64_t>(bytes, INT_MAX / 2));
 }
 
-// Options with values that the stack does not store. The shadow has them.
+// Whether the shadow answers for the option, as the stack does not store it.
 bool shadow_tells(const File& file, int level, int name) noexcept {
-  if (level == IPPROTO_IPV6 && file.domain == AF_INET) return true;  // that there is no such option
+  if (level == IPPROTO_IPV6 && file.domain == AF_INET) return true;  // there is no such option
   if (level != SOL_SOCKET) return false;
   if (name == SO_ERROR) return file.kernel_peer;
   if (name == SO_LINGER) return Runtime::get().stack().option(file.socket, sockets::Stack::Option::linger) < 0;
   return name == SO_RCVTIMEO || name == SO_SNDTIMEO || name == (file.is_stream() ? SO_BROADCAST : SO_KEEPALIVE);
 }
 
-// The name of an end that the stack is not asked for: of a pair, or of a socket that waits for the network interface. Null: there is none.
+// The address of an end that the stack does not know: of a pair, or of a socket that waits for the network interface. Null: ask the stack.
 const sockets::Address* name_without_stack(const File& file, bool local) noexcept {
   if (file.pair) return local ? &file.pair->local : &file.pair->remote;
   if (!file.waits_back() || (!local && file.inherited->remote.host.is_unspecified())) return nullptr;
   return local ? &file.inherited->local : &file.inherited->remote;
 }
 
-// getsockname(), or getpeername().
+// getsockname() (`local`) and getpeername().
 int tell_name(const File& file, bool local, sockaddr* address, socklen_t* length) {
   const sockets::Address* const kept = name_without_stack(file, local);
   if (file.kernel_peer || (!file.in_stack() && kept == nullptr)) return kAskKernel;
@@ -182,7 +182,7 @@ int tell_name(const File& file, bool local, sockaddr* address, socklen_t* length
   return result;
 }
 
-// SO_PEERNAME: which will have no more room than the name is long.
+// SO_PEERNAME: it refuses more room than the name needs, as in Linux.
 int tell_peer(const File& file, void* value, socklen_t* length) {
   sockaddr_storage name;
   socklen_t whole = sizeof name;
@@ -193,7 +193,7 @@ int tell_peer(const File& file, void* value, socklen_t* length) {
   return 0;
 }
 
-// To what is no address of the socket's kind: AF_UNSPEC ends a connection, all else is `wrong`, an -errno.
+// connect() to an address of another kind. AF_UNSPEC ends a connection; any other fails with `wrong`, an -errno.
 int connect_to_no_address(File& file, const sockaddr* address, socklen_t length, int wrong) {
   if (!file.in_stack() || file.kernel_peer) {
     const int result = Kernel::connect(file.fd(), address, length);
@@ -222,7 +222,7 @@ int connect_in_stack(File& file, const sockaddr* address, socklen_t length, cons
   return done == -EAGAIN ? begun : static_cast<int>(done);  // SO_SNDTIMEO, as Linux has it
 }
 
-// connect() on a socket of ours, or on one that becomes so. kAskKernel: it is the kernel's.
+// connect(), which may route the socket. kAskKernel: the socket is the kernel's.
 int connect_file(File& file, const sockaddr* address, socklen_t length) {
   sockets::Address to;
   if (const int wrong = read_address(file, address, length, to); wrong < 0) return connect_to_no_address(file, address, length, wrong);
@@ -251,11 +251,11 @@ int shut_down(File& file, int how) {
     file.listens = false;
     for (Sleeper* each : file.sleepers) each->wake();
   }
-  if (file.async_fd >= 0) file.signalled = Runtime::get().events(file);  // what it did itself is no news
+  if (file.async_fd >= 0) file.signalled = Runtime::get().events(file);  // the program knows the effect of its own call
   return result;
 }
 
-// getsockopt() on a socket of ours.
+// getsockopt() on a file.
 int tell_option(File& file, int level, int name, void* value, socklen_t* length) {
   const bool somewhere = !sockets::is_nowhere(value) && !sockets::is_nowhere(length);
   if (file.lost && level == SOL_SOCKET && name == SO_ERROR && somewhere) return tell_int(std::exchange(file.error, 0), value, length);
@@ -287,7 +287,7 @@ UNET_PRELOAD int socket(int domain, int type, int protocol) noexcept {
 
 UNET_PRELOAD int bind(int fd, const sockaddr* address, socklen_t length) noexcept {
   const auto ours = [&](File& file) {
-    Runtime::get().process_channels();  // a port that others have closed is free
+    Runtime::get().process_channels();  // another process may have closed a socket at the port
     note_link(file, address, length);
     return bind_file(file, address, length);
   };
@@ -332,11 +332,11 @@ UNET_PRELOAD int getpeername(int fd, sockaddr* address, socklen_t* length) noexc
 }
 
 UNET_PRELOAD int setsockopt(int fd, int level, int name, const void* value, socklen_t length) noexcept {
-  // The shadow judges it first: whether there is such an option, and such a value. A pair knows none of TCP's.
+  // The shadow first checks the option and its value. A pair has no options of TCP.
   const int result = Kernel::setsockopt(fd, level, name, value, length);
   const auto ours = [&](File& file) {
     if (result == 0) return set_option(file, level, name, value, length);
-    // Where the kernel has no interface for groups, the network interface is one.
+    // The kernel may have no interface for the group while the network interface has one.
     const bool of_protocol = level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6;
     const bool of_groups = of_protocol && level != IPPROTO_TCP && (result == -ENODEV || result == -EADDRNOTAVAIL);
     if (of_groups) return set_group_option(file, level, name, value, length, result);

@@ -24,7 +24,7 @@
 namespace unet::preload {
 namespace {
 
-constexpr int kPortTries = 32;  // at ports that both, the stack and the kernel, have free
+constexpr int kPortTries = 32;  // to find a port that is free in both backends
 
 uint8_t protocol_of(const File& file) noexcept { return file.is_stream() ? ip::Protocol::kTcp : ip::Protocol::kUdp; }
 
@@ -48,7 +48,7 @@ bool is_advice(int level, int name) noexcept {
   return std::find(std::begin(kAdvice), std::end(kAdvice), std::pair(level, name)) != std::end(kAdvice);
 }
 
-// Whether the value switches the option off, or names no device. The stack is without it anyway.
+// Whether the value switches the option off, or names no device. The stack never has the option.
 bool is_off(int level, int name, const void* value, socklen_t length) noexcept {
   if (level == SOL_SOCKET && name == SO_BINDTODEVICE) return length == 0 || *static_cast<const char*>(value) == 0;
   if (level == SOL_SOCKET && (name == SO_ATTACH_BPF || name == SO_ATTACH_REUSEPORT_EBPF)) return false;  // 0 is a descriptor
@@ -62,12 +62,12 @@ bool does_without(int level, int name, const void* value, socklen_t length) noex
   return is_advice(level, name) || is_off(level, name, value, length);
 }
 
-// There is a network beyond this host that groups reach.
+// Whether the network interface has a network, which multicast can reach.
 bool has_network(const IpConfiguration& all) {
   return std::any_of(all.addresses.begin(), all.addresses.end(), [](const auto& each) { return !each.address.is_loopback(); });
 }
 
-// The network interface has that address, or a way to it.
+// Whether the network interface has that address, or a route to it.
 bool is_reachable(const IpConfiguration& all, const ip::IpAddress& to) {
   if (std::any_of(all.addresses.begin(), all.addresses.end(),
                   [&](const auto& each) { return ip::same_network(each.address, to, each.prefix); })) {
@@ -87,7 +87,7 @@ const IpConfiguration* known_addresses() {
   return Runtime::get().configuration();
 }
 
-// An interface has been named to it (SO_BINDTODEVICE), and that is one of the kernel's.
+// Whether SO_BINDTODEVICE or SO_BINDTOIFINDEX has bound the socket to an interface of the kernel.
 bool is_bound_to_device(const File& file) {
   return std::any_of(file.options.begin(), file.options.end(), [](const File::Option& each) {
     return each.level == SOL_SOCKET && (each.name == SO_BINDTODEVICE || each.name == SO_BINDTOIFINDEX) &&
@@ -106,13 +106,13 @@ std::optional<Backend> backend_of_local(const File& file, const sockets::Address
   return group || is_own(*all, local.host) ? Backend::user : Backend::kernel;
 }
 
-// The kernel's socket does not wait, as the program's calls look at both.
+// Makes the shadow non-blocking, as calls of the program ask both backends.
 void let_kernel_take_part(File& file) {
   const int flags = real().fcntl(file.fd(), F_GETFL);
   real().fcntl(file.fd(), F_SETFL, flags | O_NONBLOCK);
 }
 
-// Its port may be had by children, too: they are told the group.
+// Binds the stack's socket by a claim with a group, as children may share the port by that group.
 int bind_in_stack(File& file, const sockets::Address& to) {
   sockets::Stack& stack = Runtime::get().stack();
   if (stack.option(file.socket, sockets::Stack::Option::reuse_port) > 0 || to.host.is_multicast()) return stack.bind(file.socket, to);
@@ -123,7 +123,7 @@ int bind_in_stack(File& file, const sockets::Address& to) {
   return stack.bind_shared(file.socket, to, group);
 }
 
-// Not said twice by a process.
+// Whether this process has not printed a message about the option yet.
 bool is_news(const File::Option& option) {
   static int process = 0;
   static std::vector<std::pair<int, int>> said;
@@ -133,15 +133,14 @@ bool is_news(const File::Option& option) {
   return true;
 }
 
-// Applies an option that the program set before the backend was chosen: 0, or -errno. An error is then that of bind() or connect(), as the
-// alternative is that a filter it believes in is not there. But groups and interfaces that we have not may be the kernel's, which
-// the same socket reaches.
+// Applies an option that the program set before the backend was chosen: 0, or -errno. The error becomes that of bind() or connect(), as the
+// program may rely on the option, which may be a filter. Groups and interfaces may be the kernel's, which a dual socket reaches.
 int give_option(const File& file, const File::Option& option) {
   const auto length = static_cast<socklen_t>(option.value.size());
   Runtime& runtime = Runtime::get();
   const int wrong = runtime.endpoint_stack().set_option(file.socket, option.level, option.name, option.value.data(), length);
   if (wrong == 0 || (wrong == -ENOPROTOOPT && does_without(option.level, option.name, option.value.data(), length))) return 0;
-  const bool lasts = wrong == -ENOPROTOOPT || wrong == -ENOENT;  // there is no such option, no such congestion control
+  const bool lasts = wrong == -ENOPROTOOPT || wrong == -ENOENT;  // no such option, no such congestion control
   if (runtime.settings().logs || (lasts && is_news(option))) {
     tell_user("unet-sockets: descriptor %d: option %d of level %d is the kernel's alone%s\n", file.fd(), option.name, option.level,
               lasts ? ", and so is a socket that needs it: --rule 'kernel ...' leaves it to the kernel" : "");
@@ -149,7 +148,7 @@ int give_option(const File& file, const File::Option& option) {
   return lasts ? wrong : 0;
 }
 
-// At any port that both have free, or at the one that is given. 0, or -errno.
+// Binds both backends at the given port, or at any that is free in both: 0, or -errno.
 int bind_dual(File& file, sockets::Address to) {
   const bool any = to.port == 0;
   for (int i = 0; i < (any ? kPortTries : 1); ++i) {
@@ -199,7 +198,7 @@ int open_in_stack(File& file) {
   runtime.table().give_socket(file, made);
   for (const File::Option& each : file.options) {
     const int result = give_option(file, each);
-    if (result == 0 || file.inherited) continue;  // what is bound already is bound again: no call could say that it cannot be
+    if (result == 0 || file.inherited) continue;  // the socket was bound before, so no call could report the error
     runtime.close_socket(file);
     return result;
   }
@@ -249,11 +248,11 @@ void become_pair(File& file, int end, const sockets::Address& local, const socke
   const int wanted = (file.async_fd >= 0 ? O_ASYNC : 0) | (file.nonblocking ? O_NONBLOCK : 0);
   if (wanted != 0) real().fcntl(end, F_SETFL, real().fcntl(end, F_GETFL) | wanted);
   for (const int fd : file.fds) {
-    if (inode_of(fd) != file.shadow) continue;  // another descriptor has its number
+    if (inode_of(fd) != file.shadow) continue;  // another descriptor has this number
     const int flags = real().fcntl(fd, F_GETFD);
     real().dup3(end, fd, (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
   }
-  file.async_fd = -1;  // the kernel signals for it
+  file.async_fd = -1;  // the kernel signals events of the pair
   file.shadow = inode_of(end);
   file.pair = {local, remote};
   if (std::exchange(file.kernel, true)) return;
@@ -289,7 +288,7 @@ int bind_file(File& file, const sockaddr* address, socklen_t length) {
 int listen_file(File& file, int backlog) {
   if (!file.is_stream()) return Kernel::listen(file.fd(), backlog);
   if (!file.in_stack()) {
-    // Bound before: another process has its port by now, or there is no network interface.
+    // It was bound before: another process has its port by now, or there is no network interface.
     if (const int wrong = file.inherited ? Runtime::get().open() : 0; wrong < 0) return wrong;
     if (file.inherited) return -EADDRINUSE;
     const bool of_device = is_bound_to_device(file);
@@ -304,7 +303,7 @@ int listen_file(File& file, int backlog) {
   if (result < 0) return result;
   file.listens = true;
   file.backlog = backlog;
-  // A process that only holds it for its children gets none of their connections.
+  // A process that listens only for its children must get none of their connections.
   file.receives = !file.registrations.empty() || file.async_fd >= 0;
   static_cast<void>(Runtime::get().stack().set_accepts_new_flows(file.socket, file.receives));
   return file.kernel ? Kernel::listen(file.fd(), backlog) : 0;
@@ -340,7 +339,7 @@ constexpr Membership kMemberships[] = {{IPPROTO_IP, IP_ADD_MEMBERSHIP, IP_DROP_M
                                        {IPPROTO_IPV6, MCAST_JOIN_GROUP, MCAST_LEAVE_GROUP},
                                        {IPPROTO_IPV6, MCAST_JOIN_SOURCE_GROUP, MCAST_LEAVE_SOURCE_GROUP}};
 
-// Options of SOL_SOCKET that take each other's place, and how to be without them: that is not kept.
+// Options of SOL_SOCKET that replace others. One that `undoes` is not stored itself.
 struct Kin {
   int name, one, other;
   bool undoes;
@@ -350,10 +349,10 @@ constexpr Kin kKin[] = {{SO_DETACH_FILTER, SO_ATTACH_FILTER, SO_ATTACH_BPF, true
                         {SO_BINDTODEVICE, SO_BINDTOIFINDEX, SO_BINDTOIFINDEX, false},
                         {SO_BINDTOIFINDEX, SO_BINDTODEVICE, SO_BINDTODEVICE, false}};
 
-// For the stack's socket that it may become, or become again. A later value is instead of an earlier one; but of memberships of groups
-// there are many, until they are left.
+// Stores an option for a socket that the stack may have to make. A later value replaces an earlier one. But memberships of groups add up,
+// until the program leaves a group.
 void store_option(File& file, int level, int name, const void* value, socklen_t length) {
-  constexpr socklen_t kMost = 256;  // more than any option has: programs may say any length, and mean the beginning
+  constexpr socklen_t kMost = 256;  // longer than any option; a program may pass a greater length
   const Bytes bytes(static_cast<const std::byte*>(value), std::min(length, kMost));
   const auto* const membership = std::find_if(std::begin(kMemberships), std::end(kMemberships), [&](const Membership& each) {
     return each.level == level && (each.joins == name || each.leaves == name);
@@ -368,7 +367,7 @@ void store_option(File& file, int level, int name, const void* value, socklen_t 
   const bool is_one = membership != std::end(kMemberships), leaves = is_one && membership->leaves == name;
   std::erase_if(file.options, [&](const File::Option& each) {
     if (each.level != level || each.name != (is_one ? membership->joins : name)) return false;
-    const size_t both = std::min(each.value.size(), bytes.size());  // with an interface, or without
+    const size_t both = std::min(each.value.size(), bytes.size());  // a membership may name an interface or not
     return !is_one || std::equal(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(both), each.value.begin());
   });
   if (!leaves) file.options.push_back({level, name, {bytes.begin(), bytes.end()}});
@@ -385,7 +384,7 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
     socklen_t size = sizeof told;
     real().getsockopt(file.fd(), SOL_SOCKET, name, &told, &size);
     std::memcpy(&wanted, value, sizeof wanted);
-    wanted = std::max(wanted, told / 2);  // of a negative number Linux makes a large one
+    wanted = std::max(wanted, told / 2);  // Linux takes a negative number for a large one
     value = &wanted;
     length = sizeof wanted;
   }
@@ -408,11 +407,11 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
   }
   const int result = Runtime::get().endpoint_stack().set_option(file.socket, level, name, value, length);
   if (result < 0) return result == -ENOPROTOOPT && does_without(level, name, value, length) ? 0 : result;
-  if (file.is_joined() || file.bound) store_option(file, level, name, value, length);  // the network interface may go, and come back
+  if (file.is_joined() || file.bound) store_option(file, level, name, value, length);  // for the socket after a loss of the interface
   return 0;
 }
 
-// An undecided socket has a part in the stack for this call only: the stack judges the option, which is kept for bind().
+// An undecided socket is in the stack for this call only: the stack checks the option, which is stored for bind().
 int set_group_option(File& file, int level, int name, const void* value, socklen_t length, int error) {
   if (file.in_stack()) return set_option(file, level, name, value, length);
   const IpConfiguration* const all = file.is_undecided() && !is_bound_to_device(file) ? known_addresses() : nullptr;

@@ -12,31 +12,31 @@
 
 namespace unet::preload {
 
-// A call on a file returns this if the socket is the kernel's, perhaps only by now: the C library's function is to be called.
+// A call on a file returns this if the kernel serves the socket by now: call the C library's function.
 constexpr int kAskKernel = -ERESTART;
 
-// Where it is to connect or to send: 0, or -errno.
+// Reads the address of a connect() or a send: 0, or -errno.
 int read_address(const File& file, const sockaddr* address, socklen_t length, sockets::Address& into) noexcept;
 
-// The backend for what goes to that address: `user` only if the stack is open then; none: there is no memory to find out.
+// The backend for a connection or datagram to that address. `user` only while the stack is open. None: no memory to find out.
 std::optional<Backend> backend_of_remote(const File& file, const sockets::Address& remote);
 
-// Calls that route a socket. They answer as the call of that name does, but an error as -errno.
+// bind() and listen(), which route a socket. They return what the call of that name returns, but -errno for an error.
 int bind_file(File& file, const sockaddr* address, socklen_t length);
-// kAskKernel: the socket has become the kernel's alone, and the file is no more.
+// kAskKernel: the kernel alone has the socket now, and the table has no descriptor of the file.
 int listen_file(File& file, int backlog);
-// Before connect() or a datagram to there: 0: the socket is ours; kAskKernel: the kernel's.
+// Routes a socket before connect() or a datagram: 0: the stack serves it. kAskKernel: the kernel does. Or -errno.
 int route_for(File& file, const sockets::Address& remote);
 
-// The stack has a part of it from now on. 0, or -errno.
+// Makes the file's socket in the stack: 0, or -errno.
 int open_in_stack(File& file);
-// The kernel has no part of it any longer.
+// The kernel takes no part in the socket any longer.
 void leave_kernel(File& file);
-// The kernel has a part of it again.
+// The kernel takes part in the socket again.
 void join_kernel(File& file);
-// The kernel's set has the kernel's part of it. Not yet where a child has not waited with a set: the kernel's is its parent's, too.
+// Adds the shadow to the kernel's epoll set. Not while a child has not waited with the set: the parent still uses the kernel's set, too.
 void join_set(Registration& each);
-// The kernel alone has it: the file is no more.
+// The kernel alone has the socket from now on. The table has none of its descriptors any longer.
 void leave_to_kernel(File& file);
 
 // Puts an end of a socket pair at its descriptors. The owner of the other end carries the connection's bytes.

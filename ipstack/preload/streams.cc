@@ -11,7 +11,7 @@
 
 using namespace unet::preload;
 
-// glibc's: the three that stdin, stdout and stderr are at first, how the list of all is walked, and its lock.
+// Parts of glibc: the initial streams of stdin, stdout and stderr, the iterator over all streams, and the lock of their list.
 extern "C" {
 extern FILE _IO_2_1_stdin_, _IO_2_1_stdout_, _IO_2_1_stderr_;
 FILE* _IO_iter_begin() noexcept;
@@ -25,12 +25,12 @@ void _IO_list_resetlock() noexcept;
 
 namespace {
 
-// glibc's _flags of a stream that have no name in its headers any longer.
+// Values of glibc's FILE::_flags that its headers no longer name.
 constexpr int kUnbuffered = 0x2, kPushedBack = 0x100;
 
 int fd_of(void* cookie) noexcept { return static_cast<int>(reinterpret_cast<intptr_t>(cookie)); }
 
-// A call that has waited leaves errno changed; a reader at the end of a stream tells by it whether that is an error.
+// Restores errno after a call that succeeded, as the call may have waited. A reader at the end of a stream tells an error by errno.
 ssize_t done(ssize_t result, int error) noexcept {
   if (result >= 0) errno = error;
   return result;
@@ -40,7 +40,7 @@ ssize_t read_cookie(void* cookie, char* data, size_t length) {
   const int error = errno;
   return done(read(fd_of(cookie), data, length), error);
 }
-// All of it: glibc would take the rest for lost.
+// Writes all bytes, as glibc would drop the rest.
 ssize_t write_cookie(void* cookie, const char* data, size_t length) {
   const int error = errno;
   size_t written = 0;
@@ -66,14 +66,14 @@ FILE* stream_of(int fd, const char* mode, cookie_close_function_t* closes) noexc
 struct Standard {
   FILE** const variable;
   FILE* const original;              // the C library's, which is never freed
-  std::atomic<FILE*> ours{nullptr};  // made once, as programs keep what the variable was
+  std::atomic<FILE*> ours{nullptr};  // made once, as programs may store the variable's value
 
   FILE* current() const noexcept { return std::atomic_ref(*variable).load(std::memory_order_relaxed); }
   void become(FILE* stream) const noexcept { std::atomic_ref(*variable).store(stream, std::memory_order_release); }
 };
 constinit Standard standard[] = {{&stdin, &_IO_2_1_stdin_}, {&stdout, &_IO_2_1_stdout_}, {&stderr, &_IO_2_1_stderr_}};
 
-// By fclose() of ours, which frees it.
+// fclose() of a stream of this library, which frees it.
 int close_standard(void* cookie) {
   Standard& one = standard[fd_of(cookie)];
   if (one.current() == one.ours.exchange(nullptr, std::memory_order_relaxed)) one.become(one.original);
@@ -82,7 +82,7 @@ int close_standard(void* cookie) {
 
 int mode_of(FILE& stream) noexcept { return (stream._flags & kUnbuffered) != 0 ? _IONBF : ::__flbf(&stream) != 0 ? _IOLBF : _IOFBF; }
 
-// Each has its lock.
+// The caller has the locks of both.
 void move_buffers(FILE& from, FILE& to) {
   if (mode_of(from) != mode_of(to)) ::setvbuf(&to, nullptr, mode_of(from), 0);
   const ptrdiff_t behind = (from._flags & kPushedBack) != 0 ? from._IO_save_end - from._IO_save_base : 0;
@@ -97,7 +97,7 @@ void move_buffers(FILE& from, FILE& to) {
   to._flags = (to._flags & ~kSeen) | (from._flags & kSeen);
 }
 
-// A stream that a thread is in, perhaps until something comes, keeps what it has.
+// Moves buffered bytes, unless a thread is in one of the streams, perhaps waiting for input.
 void move_stream(FILE& from, FILE& to) {
   if (::ftrylockfile(&from) != 0) return;
   if (::ftrylockfile(&to) == 0) {
@@ -129,7 +129,7 @@ void follow(int fd) {
   }
 }
 
-// For freopen(). Its file takes the number by the C library's own dup3(): before that a socket of the kernel replaces ours there.
+// For freopen(), which puts its file at the number by a dup3() that this library does not see. A kernel socket replaces ours before that.
 FILE* without_own_stream(FILE* stream) {
   const int fd = ::fileno(stream), other = file_of(fd) != nullptr ? real().socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
   if (other >= 0) {
@@ -139,7 +139,7 @@ FILE* without_own_stream(FILE* stream) {
   }
   const auto* const one = std::find_if(std::begin(standard), std::end(standard), [=](const Standard& each) { return each.ours == stream; });
   if (one != std::end(standard)) return one->original;
-  // freopen() would write to what fopencookie() has left there.
+  // fopencookie() leaves this value there, and freopen() would write to it.
   if (stream->_wide_data == reinterpret_cast<_IO_wide_data*>(-1)) stream->_wide_data = nullptr;
   return stream;
 }

@@ -1,12 +1,12 @@
-// thread_specific.h - what each thread has for itself; used by runtime_wait.cc and transfer.cc.
+// thread_specific.h - an object of each thread; used by runtime_wait.cc, transfer.cc and last_thread.cc.
 #pragma once
 
 #include <pthread.h>
 
 namespace unet::preload {
 
-// It goes with its thread, but is there as long as the thread can call. thread_local objects are not: exit() destroys them before it calls
-// the program's last functions (atexit()), and the end of a thread before its keys' (pthread_key_create()).
+// The object lives as long as its thread may call this library. A thread_local object would not: exit() destroys these before it calls
+// functions of atexit(), and a thread that ends destroys them before it calls destructors of pthread_key_create().
 template <typename T>
 class ThreadSpecific {
  public:
@@ -26,7 +26,7 @@ class ThreadSpecific {
     ::pthread_key_create(&key, &end);
     return key;
   }
-  // May be called again, where another key's end has made it anew.
+  // May be called more than once: the destructor of another key may make the object again.
   static void end(void* of_thread) noexcept {
     own = nullptr;
     delete static_cast<T*>(of_thread);

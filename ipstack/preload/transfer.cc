@@ -1,6 +1,6 @@
 // transfer.cc - data between the memory of a program and the stack.
 //
-// A payload byte is copied by the stack as stack.h says; a message of several pieces up to kGather once more, into one piece.
+// The stack copies each payload byte as stack.h says. A message of several pieces, of up to kGather bytes, is first copied into one piece.
 #include "ipstack/preload/transfer.h"
 
 #include <netinet/in.h>
@@ -30,7 +30,7 @@ namespace {
 sockets::EndpointStack& ours() noexcept { return Runtime::get().endpoint_stack(); }
 
 constexpr size_t kGather = Piece::kSize;
-constexpr short kNoKernelEvents = 0;  // the shadow of a datagram socket is always writable
+constexpr short kNoKernelEvents = 0;  // a send waits for the stack alone, as the shadow of a datagram socket is always writable
 
 // The length of all pieces; one call moves kTransferMax bytes at most, as in the kernel.
 size_t bytes_of(const msghdr& message) noexcept {
@@ -39,7 +39,7 @@ size_t bytes_of(const msghdr& message) noexcept {
   return sum;
 }
 
-// 0, or -errno: as the kernel checks a message before it looks at its data.
+// Checks a message as the kernel does before it reads the data: 0, or -errno.
 int64_t check(const msghdr& message) noexcept {
   if (message.msg_iovlen > kIovecsMax) return -EMSGSIZE;
   if (message.msg_iovlen != 0 && is_nowhere(message.msg_iov)) return -EFAULT;
@@ -50,12 +50,12 @@ int64_t check(const msghdr& message) noexcept {
   return 0;
 }
 
-// A datagram, once: ours, or `kernels()`.
+// Receives a datagram of the stack, or else by `kernels()`. Does not wait.
 template <typename Kernels>
 int64_t receive_datagram(File& file, MutableBytes room, int flags, sockaddr* from, socklen_t* from_length, Stack::Received& what,
                          Kernels kernels) {
   if (file.left_to_kernel) return kAskKernel;
-  if (file.waits_back()) static_cast<void>(Adoption::adopt(file));  // else it waits until there is a network interface again
+  if (file.waits_back()) static_cast<void>(Adoption::adopt(file));
   if (!file.in_stack() && !file.is_undecided() && !file.waits_back()) return Runtime::result_of_lost(file, false);
   const int64_t got = !file.in_stack() ? -EAGAIN : ours().receive_from_now(file.socket, room, flags, from, from_length, what);
   if (got >= 0) file.received_at = what.came;
@@ -65,7 +65,7 @@ int64_t receive_datagram(File& file, MutableBytes room, int flags, sockaddr* fro
   return other;
 }
 
-// All of `data` if the call waits, else as much as there is room for.
+// Sends all of `data` if the call may wait, else as much as there is room for.
 int64_t send_stream(File& file, Bytes data, int flags) {
   Runtime& runtime = Runtime::get();
   const bool may_wait = waits(file, flags);
@@ -74,7 +74,7 @@ int64_t send_stream(File& file, Bytes data, int flags) {
     if (!file.in_stack()) return Runtime::result_of_lost(file, true);
     const auto send = [&] { return ours().send_now(file.socket, data.subspan(sent), flags); };
     int64_t more = send();
-    if (more == -EAGAIN && runtime.poll() && file.in_stack()) more = send();  // what has come may be room, or the end
+    if (more == -EAGAIN && runtime.poll() && file.in_stack()) more = send();  // an arrival may make room, or end the stream
     if (more == -EAGAIN || (more >= 0 && static_cast<size_t>(more) < data.size() - sent)) rearm_room_signal(file);
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
@@ -102,11 +102,11 @@ int64_t connect_and_send(File& file, Bytes data, int flags, const sockaddr* to, 
   const auto sent = static_cast<size_t>(std::max<int64_t>(begun, 0));
   if (begun >= 0 && sent == data.size()) return begun;
   const int64_t more = send_stream(file, data.subspan(sent), flags & ~MSG_FASTOPEN);
-  if (more >= 0 && file.in_stack()) static_cast<void>(Runtime::get().stack().connect(file.socket, remote));  // which tells that it stands
+  if (more >= 0 && file.in_stack()) static_cast<void>(Runtime::get().stack().connect(file.socket, remote));  // reports that it is connected
   return more < 0 && sent == 0 ? more : static_cast<int64_t>(sent) + std::max<int64_t>(more, 0);
 }
 
-// The backend of a datagram to `to`, which is read; null: it is connected. 0: the stack's; kAskKernel; or -errno.
+// Routes a datagram, and reads its address `to` (null: the socket is connected). 0: the stack sends it; or kAskKernel, or -errno.
 int route_datagram(File& file, const sockaddr* to, socklen_t to_length, sockets::Address& remote) {
   if (to == nullptr) {
     if (file.kernel_peer) return kAskKernel;
@@ -114,12 +114,12 @@ int route_datagram(File& file, const sockaddr* to, socklen_t to_length, sockets:
     return 0;
   }
   const int wrong = read_address(file, to, to_length, remote);
-  // For a socket of IPv6, Linux's sendto() has another error than all other calls.
+  // On an IPv6 socket, sendto() has another error in Linux than other calls have.
   if (wrong < 0) return wrong == -EAFNOSUPPORT && file.domain == AF_INET6 ? -EINVAL : wrong;
   return route_for(file, remote);
 }
 
-// `ancillary`: the datagram's message, if it has ancillary data; else null.
+// `ancillary`: the message of a datagram with control data; else null.
 int64_t send_datagram(File& file, Bytes data, int flags, const sockaddr* to, socklen_t to_length, const msghdr* ancillary = nullptr) {
   Runtime& runtime = Runtime::get();
   sockets::Address remote;
@@ -141,19 +141,19 @@ int64_t send_datagram(File& file, Bytes data, int flags, const sockaddr* to, soc
   return end_zero_copy(file, sent, flags);
 }
 
-// SO_RCVLOWAT, for a call that has room for so much.
+// Whether SO_RCVLOWAT applies to a call with room for `length` bytes.
 bool waits_for_low_water(const File& file, size_t length) noexcept {
   return file.receive_low_water > 1 && length >= static_cast<size_t>(file.receive_low_water);
 }
 
-// Receives a datagram by `attempt`. If processes share the socket, the one that reads gets the datagrams.
+// Receives a datagram by `attempt`, and waits for one if the call may. Arrivals for other owners of the socket come here meanwhile.
 template <typename Attempt>
 int64_t receive_waiting(File& file, int flags, Attempt attempt) {
   Runtime& runtime = Runtime::get();
   file.unserved_since = 0;
   runtime.reception().start(file);
   return runtime.block_on(file, POLLIN, waits(file, flags), file.receive_timeout, [&](bool kernel) -> int64_t {
-    if (file.in_stack() && !file.receives) runtime.reception().start(file);  // meanwhile
+    if (file.in_stack() && !file.receives) runtime.reception().start(file);  // the stack may have got it meanwhile
     const int64_t got = attempt(kernel);
     const bool another_asked = got >= 0 && !file.origins.empty() && runtime.proxies().is_waited_for(file);
     if (another_asked) runtime.reception().start(file);
@@ -161,7 +161,7 @@ int64_t receive_waiting(File& file, int flags, Attempt attempt) {
   });
 }
 
-// Also if it is nothing that is asked for, it waits until there is something.
+// A call without room waits for data, too, as in Linux.
 int64_t receive_stream(File& file, MutableBytes room, int flags) {
   Runtime& runtime = Runtime::get();
   const bool may_wait = waits(file, flags), all = (flags & MSG_WAITALL) != 0 && (flags & MSG_PEEK) == 0 && may_wait;
@@ -173,7 +173,7 @@ int64_t receive_stream(File& file, MutableBytes room, int flags) {
     do {
       const bool at_urgent = (flags & MSG_PEEK) == 0 && runtime.stack().is_at_urgent(file.socket);
       if (at_urgent && received != 0) break;
-      // SIGURG's handler must find the byte there, or the call that it interrupts.
+      // The handler of SIGURG must find the urgent byte, or must interrupt this call before it.
       if (at_urgent && Runtime::this_thread().ends_call) return -EAGAIN;
       if (at_urgent) take_pending_signals();
       const bool handled = at_urgent && signals_deferred && runtime.let_handlers_run();

@@ -1,5 +1,5 @@
-// transfer.h - data in and out of a socket of ours, for all functions that read and write; used by data_calls.cc, ancillary.cc and
-// file_calls.cc, under the runtime's lock. They answer with how much, or -errno.
+// transfer.h - receives and sends on a file, for all calls that read and write; used by data_calls.cc, ancillary.cc and file_calls.cc under
+// the runtime's lock. Functions return the number of bytes, or -errno.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,7 +15,7 @@
 
 namespace unet::preload {
 
-// The most that a call moves, as Linux's MAX_RW_COUNT.
+// The most bytes of a call, as Linux's MAX_RW_COUNT.
 constexpr size_t kTransferMax = 0x7FFF'F000;
 constexpr size_t kIovecsMax = 1024;  // UIO_MAXIOV
 
@@ -26,7 +26,7 @@ inline socklen_t name_length(const msghdr& message) noexcept {
   return message.msg_name == nullptr ? 0 : long_ ? kMost : message.msg_namelen;
 }
 
-// Memory for what a call has to have in one piece. It is this thread's, unless a signal has come in the midst of a call that has it.
+// Memory for data that a call needs in one piece. Each thread has one for reuse; a signal handler's call within another call makes its own.
 class Piece {
  public:
   static constexpr size_t kSize = 64 * 1024;

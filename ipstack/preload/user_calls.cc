@@ -1,5 +1,5 @@
-// user_calls.cc - a process becomes another user's, or has another root: it keeps the right to use the network interface, as it would keep
-// the kernel's.
+// user_calls.cc - calls that change the user or the root directory of the process. They first connect to the network interface, as the
+// process may lose the right to.
 #include <grp.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ void unet::preload::before_user_change() noexcept {
   Runtime::get().reserve_interface();
 }
 
-// Behind it there is no control socket.
+// Below a new root there is no control socket.
 UNET_PRELOAD int chroot(const char* path) noexcept { return change([&] { return real().chroot(path); }); }
 
 UNET_PRELOAD int setuid(uid_t user) noexcept { return change([&] { return real().setuid(user); }); }

@@ -1,4 +1,4 @@
-// wait_calls.cc - poll() and select(), of our sockets and of the kernel's descriptors at once.
+// wait_calls.cc - poll() and select(), on files and kernel descriptors at once.
 #include <algorithm>
 #include <bit>
 #include <span>
@@ -18,7 +18,7 @@ namespace {
 
 constinit thread_local KernelPace kernel_pace{};
 
-// The entries of one poll(): those of the stack, and those of the kernel in an array of their own.
+// The descriptors of one poll(): their entries, and those that the kernel must be asked about in an array of their own.
 class PollSet {
  public:
   PollSet(pollfd* all, size_t count) : all_(all, count), kernel_(count), entries_(count) {
@@ -54,7 +54,7 @@ class PollSet {
   bool has_entries() const noexcept { return end_ != 0; }
   std::span<pollfd> kernel() noexcept { return asks_kernel_ ? kernel_.all() : std::span<pollfd>(); }
 
-  // How many are ready, as poll() says it.
+  // Returns how many are ready. Asks the kernel as often as KernelPace says, and at last if the stack has none.
   int scan_paced(Nanoseconds at) {
     const bool asks = asks_kernel_ && kernel_pace.is_due(at, names_);
     int ready = scan(asks);
@@ -73,19 +73,19 @@ class PollSet {
     }
     return ready;
   }
-  // One of them waits for a network interface.
+  // A socket among them waits for the network interface.
   bool waits_back() {
     bool any = false;
     each([&](Entry& entry) { any = any || waits_back(entry); });
     return any;
   }
-  // Before a look: a socket that becomes this process's own may be ready.
+  // Adopts these sockets before a scan, as they may be ready then.
   void adopt() {
     each([](Entry& entry) {
       if (waits_back(entry)) static_cast<void>(Adoption::adopt(static_cast<File&>(entry)));
     });
   }
-  // Is told of all of them, until it goes.
+  // Notifications of all entries wake the thread for the lifetime of this object.
   class Waiter {
    public:
     Waiter(PollSet& set, Sleeper& who) : set_(set), who_(who), polled_(who.polled.size()) {
@@ -108,7 +108,7 @@ class PollSet {
 
     PollSet& set_;
     Sleeper& who_;
-    const size_t polled_;  // before: a handler may wait while its thread does
+    const size_t polled_;  // number of entries before, as a signal handler may wait while its thread does
   };
 
  private:
@@ -143,15 +143,15 @@ class PollSet {
     }
     one.revents = static_cast<short>(one.revents | (Runtime::get().events(entry) & wanted));
   }
-  // Another thread has closed the descriptor meanwhile; or it is the kernel's now.
+  // Another thread has closed the descriptor meanwhile, or it is the kernel's now.
   static void ask_again(pollfd& one) { real().poll(&one, 1, 0); }
 
   const std::span<pollfd> all_;
   SmallArray<pollfd> kernel_;
-  SmallArray<Entry*> entries_;  // null: the kernel's alone
-  size_t end_ = 0;    // behind the last of ours
+  SmallArray<Entry*> entries_;  // null: a kernel descriptor
+  size_t end_ = 0;              // one more than the place of the last entry
   bool asks_kernel_ = false;
-  uint32_t names_ = 0;  // which of the kernel's, and for what
+  uint32_t names_ = 0;          // a hash of the kernel's descriptors and wanted events
 };
 
 // Takes a span and is not inlined: the C library declares that poll() only writes its entries, so the compiler would warn of a read.
@@ -160,13 +160,13 @@ class PollSet {
   return std::any_of(all.begin(), all.end(), [](const pollfd& each) { return Runtime::get().table().find(each.fd) != nullptr; });
 }
 
-// How long a call may wait; and, as it says at its end, since when it did: 0 if it did not have to.
+// How long a call may wait, and since when it has waited.
 struct PollTimeout {
   const Nanoseconds most;
-  Nanoseconds since = 0;
+  Nanoseconds since = 0;  // 0: something was ready at once
 };
 
-// Under the lock. -errno.
+// poll() under the lock. Returns -errno for an error.
 int poll_entries(PollSet& set, PollTimeout& time, const sigset_t* mask) {
   Runtime& runtime = Runtime::get();
   const Nanoseconds began = runtime.poll_if_due();
@@ -195,6 +195,8 @@ int poll_entries(PollSet& set, PollTimeout& time, const sigset_t* mask) {
   return ready != 0 ? ready : nothing();
 }
 
+// poll() of descriptors that had entries when it began. If none has one by now, nothing of the stack can end the wait. Then the kernel has
+// it alone, without the lock, and not by Runtime::block().
 int poll_with(pollfd* all, nfds_t count, PollTimeout& time, const sigset_t* mask) {
   ::pthread_testcancel();
   {
@@ -207,7 +209,7 @@ int poll_with(pollfd* all, nfds_t count, PollTimeout& time, const sigset_t* mask
   return real().ppoll(all, count, time.most == kForever ? nullptr : &limit, mask);
 }
 
-// The sets of one select(). They have room for a thousand descriptors and mostly few in them: so they are scanned by words.
+// The sets of one select(). They have room for a thousand descriptors and mostly few members, so they are scanned by words.
 class Sets {
  public:
   Sets(int count, fd_set* read_, fd_set* write_, fd_set* except_) noexcept
@@ -221,7 +223,7 @@ class Sets {
     for (int at = 0; at < count_; at += NFDBITS) sum += std::popcount(word(at));
     return static_cast<size_t>(sum);
   }
-  // Whether one of these descriptors is what `is_it(fd)` says; behind it none is asked.
+  // Whether `is_it(fd)` is true for a member. Stops at the first one.
   template <typename IsIt>
   bool any(IsIt is_it) const {
     for (int at = 0; at < count_; at += NFDBITS) {
@@ -234,7 +236,7 @@ class Sets {
 
  private:
   static_assert(NFDBITS == 64);
-  // One word: the descriptors from `first` on.
+  // The members among the NFDBITS descriptors from `first` on, of all three sets.
   uint64_t word(int first) const noexcept {
     uint64_t all = 0;
     for (const fd_set* set : {read, write, except}) {
@@ -251,7 +253,7 @@ class Selection {
  public:
   explicit Selection(const Sets& sets) : sets_(sets), all_(sets.size()) {
     sets.any([&](int fd) {
-      if (count_ == all_.all().size()) return true;  // the program changes them meanwhile
+      if (count_ == all_.all().size()) return true;  // another thread has added members
       const int events =
           (has(sets.read, fd) ? POLLIN | POLLRDHUP : 0) | (has(sets.write, fd) ? POLLOUT : 0) | (has(sets.except, fd) ? POLLPRI : 0);
       all_[count_++] = {.fd = fd, .events = static_cast<short>(events), .revents = 0};
@@ -290,7 +292,7 @@ class Selection {
 bool any_selected(int count, fd_set* read, fd_set* write, fd_set* except) noexcept {
   if (Lock::inside() || count < 0) return false;
   for (const fd_set* set : {read, write, except}) {
-    if (set != nullptr && is_nowhere(set)) return false;  // of which the kernel's call says so
+    if (set != nullptr && is_nowhere(set)) return false;  // the kernel's call reports this
   }
   const unet::preload::Table& table = Runtime::get().table();
   return Sets(count, read, write, except).any([&](int fd) { return table.find(fd) != nullptr; });
@@ -300,7 +302,7 @@ int select_with(int count, fd_set* read, fd_set* write, fd_set* except, PollTime
   Selection selection(Sets(count, read, write, except));
   const int ready = poll_with(selection.all().data(), selection.all().size(), time, mask);
   if (ready < 0) return ready;
-  // A descriptor that another thread closes meanwhile is ready, as in Linux.
+  // A descriptor that another thread closes during the wait counts as ready, as in Linux.
   if (time.since == 0 && selection.names_nothing()) return answer(-EBADF);
   return selection.answer();
 }
@@ -325,7 +327,7 @@ UNET_PRELOAD int select(int count, fd_set* read, fd_set* write, fd_set* except, 
   if (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_usec < 0)) return answer(-EINVAL);
   PollTimeout time{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
   const int ready = select_with(count, read, write, except, time, nullptr);
-  if (timeout != nullptr && time.since != 0) {  // Linux says how much of it is left
+  if (timeout != nullptr && time.since != 0) {  // Linux stores the time that remains
     const Nanoseconds took = Runtime::get().now() - time.since, left = took < time.most ? time.most - took : 0;
     *timeout = {.tv_sec = static_cast<time_t>(left / unet::kSecond),
                 .tv_usec = static_cast<suseconds_t>(left % unet::kSecond / unet::kMicrosecond)};

@@ -178,7 +178,8 @@ bool SocketProxies::may_let_go() noexcept {
 
 // ---- the process that has inherited it
 
-// Whether this process has a stack that can take the connection: one with a channel to its local peer, or with a socket at its port.
+// Whether this process has a stack that can take the connection: one with a channel to its local peer, or with a socket at its port. The
+// wait for the channel is no wait by Runtime::block(): that releases the lock, and another thread would adopt the same socket.
 bool Adoption::may_receive(File& file) {
   Runtime& runtime = Runtime::get();
   if (!may_move_ || file.origins.size() != 1 || runtime.uses_embedded_interface() || runtime.open(true) < 0) return false;

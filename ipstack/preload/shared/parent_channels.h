@@ -63,7 +63,8 @@ class ParentChannels {
   static const File::Origin* origin_of(const File& file) noexcept;
   // Sends to all owners of the socket.
   static void send_to_all(const File& file, ParentMessage::Kind kind) noexcept;
-  // Waits for the answer to move or owned, under the lock, for a second at most. The caller then owns Answer::memory.
+  // Waits for the answer to move or owned, for a second at most. The caller then owns Answer::memory. The lock stays taken, as another
+  // thread would adopt the same socket.
   static ParentChannel::Answer await_move(const File::Origin& origin);
   static constexpr Nanoseconds kMovesWithin = kSecond;  // a parent that is not stopped answers much sooner
   // Sends move or owned, to be answered within kMovesWithin.
