@@ -149,7 +149,9 @@ class Table {
  public:
   static constexpr int kMax = 1 << 20;
 
-  Entry* find(int fd) const noexcept { return fd >= 0 && fd < kMax ? entries_[fd].load(std::memory_order_acquire) : nullptr; }
+  Entry* find(int fd) const noexcept {
+    return fd >= 0 && fd < kMax ? std::atomic_ref(entries_[fd]).load(std::memory_order_acquire) : nullptr;
+  }
   File* file(int fd) const noexcept { return as<File>(fd, Entry::Kind::socket); }
   template <typename T>
   T* as(int fd, Entry::Kind kind) const noexcept {
@@ -175,8 +177,10 @@ class Table {
   }
 
  private:
+  void set(int fd, Entry* entry) noexcept { std::atomic_ref(entries_[fd]).store(entry, std::memory_order_release); }
+
+  static constinit Entry* entries_[kMax];  // by descriptor; static and zero, so that only pages in use take memory
   int end_ = 0;
-  std::atomic<Entry*> entries_[kMax];
   std::vector<File*> by_socket_;
 };
 
