@@ -49,7 +49,7 @@ int duplicated(int fd, int made) {
 // such high numbers first check whether they are free.
 bool is_taken(int to) { return to >= kFirstDescriptor && Runtime::get().own_descriptors().has(to); }
 
-// The descriptor has an entry. A child of vfork() closes and duplicates descriptors of its own, although it sees its parent's table.
+// The descriptor has an entry. A child of clone() may see its parent's table, but it closes and duplicates descriptors of its own.
 bool is_known(int fd) noexcept {
   return !Lock::inside() && Runtime::get().table().find(fd) != nullptr && Runtime::get().lock().is_own_process();
 }

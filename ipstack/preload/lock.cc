@@ -1,7 +1,6 @@
 // lock.cc - waiting for the lock, cancellation, and the end.
 #include "ipstack/preload/lock.h"
 
-#include <pthread.h>
 #include <sched.h>
 
 namespace unet::preload {

@@ -5,17 +5,18 @@
 //
 // Cancellation: a thread with the lock is not cancelled.
 //
-// fork(): the thread that forks has the lock, so the child finds the state whole. Parent and child both release it. A child of vfork() or
-// clone() may have its parent's memory: it is not the process that the state describes, and must not change it (is_own_process()).
+// fork(): the thread that forks has the lock, so the child finds the state whole. Parent and child both release it. A child of clone() may
+// share its parent's memory. The state does not describe its descriptors, so it must not change the state (is_own_process()).
 //
 // Constructors: the program, or another library, may call before this library's constructor has run. The first call that needs the runtime
-// makes it, with its lock. Nothing destroys it, as threads may be in calls until the very end. An allocator may call while it starts, under
-// a lock of its own: has_begun() tells calls by which it could come back to itself.
+// makes it, with its lock. Nothing destroys it, as threads may be in calls until the very end. An allocator may call while it starts, and
+// has a lock of its own. Calls that it uses then go to the kernel, or it would call itself (has_begun()).
 //
 // End: the kernel ends all threads at once. While one ends the process, no call may return to the program in another: that thread would go
 // on without its sockets, and its exit() could decide the exit status. So such a thread halts when it takes the lock.
 #pragma once
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -59,7 +60,7 @@ class Lock {
 
   // In a new process, which has this thread alone.
   void begin_process() noexcept;
-  // False in a child of vfork() or clone(), which has its parent's memory and not its parent's descriptors.
+  // False in a child of clone() that shares its parent's memory, and not its parent's descriptors.
   bool is_own_process() const noexcept { return ::getpid() == process_; }
 
   // The process ends: other threads of the program halt when they take the lock.
@@ -99,6 +100,18 @@ class Lock {
   std::atomic<int> wanting_{0};  // threads that wait for the lock
   std::atomic<End> end_{End::none};
   pid_t process_ = ::getpid();
+};
+
+// This thread cannot be cancelled for the lifetime of this object: in functions that are no cancellation points. Make it before a Guard.
+class Uncancelled {
+ public:
+  Uncancelled() noexcept { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~Uncancelled() { ::pthread_setcancelstate(before_, nullptr); }
+  Uncancelled(const Uncancelled&) = delete;
+  Uncancelled& operator=(const Uncancelled&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
 }  // namespace unet::preload

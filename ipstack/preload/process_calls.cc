@@ -64,7 +64,7 @@ UNET_PRELOAD void _Exit(int status) noexcept {
   __builtin_unreachable();
 }
 
-// ---- exec: sockets that stay open are described to the next program. A child of vfork() must not change the memory of its parent.
+// ---- exec: sockets that stay open are described to the next program. A child of clone() must not change the memory of its parent.
 
 namespace {
 

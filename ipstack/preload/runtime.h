@@ -9,7 +9,6 @@
 #pragma once
 
 #include <poll.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <memory>
@@ -240,18 +239,6 @@ class Hold {
  private:
   Entry& entry_;
   const unsigned at_ = HeldByThread::own.count;
-};
-
-// This thread cannot be cancelled for the lifetime of this object: in functions that are no cancellation points. Make it before a Guard.
-class Uncancelled {
- public:
-  Uncancelled() noexcept { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~Uncancelled() { ::pthread_setcancelstate(before_, nullptr); }
-  Uncancelled(const Uncancelled&) = delete;
-  Uncancelled& operator=(const Uncancelled&) = delete;
-
- private:
-  int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
 template <typename Sleep, typename Attempt>
