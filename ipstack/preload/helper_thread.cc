@@ -23,13 +23,8 @@ int sleep_unlocked(std::span<pollfd> fds, Nanoseconds time) {
 
 }  // namespace
 
-void* begin_helper(void*) {
+void* run_helper(void*) {
   Lock::work_at_end();
-  run_helper();
-  return nullptr;
-}
-
-void run_helper() {
   const Runtime::Guard guard;
   Runtime& runtime = Runtime::get();
   Poller& poller = runtime.poller();
@@ -62,13 +57,14 @@ void run_helper() {
     const size_t first_of_parents = fds.size();
     runtime.parents().append(fds);
     const bool kicked = sleep_unlocked(fds, time) > 0 && fds[0].revents != 0;
-    if (poller.helper_number() != number) return;
+    if (poller.helper_number() != number) break;
     poller.end_wait(kicked);
     if (!runtime.is_open()) continue;
     const std::span<const pollfd> of_proxies = std::span(fds).subspan(first_of_proxies, first_of_parents - first_of_proxies);
     if (!runtime.is_alone() && runtime.proxies().process(of_proxies)) poller.note_work();
     if (fds.size() != first_of_parents) runtime.parents().process();
   }
+  return nullptr;
 }
 
 }  // namespace unet::preload

@@ -6,9 +6,7 @@
 
 namespace unet::preload {
 
-// The thread's body, for Poller::start_helper().
-void* begin_helper(void* none);
-// Returns when the process has another helper, or is an orphan that is no longer needed.
-void run_helper();
+// The thread's body. Returns when the process has another helper, or is an orphan that is no longer needed.
+void* run_helper(void* none);
 
 }  // namespace unet::preload

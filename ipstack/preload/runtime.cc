@@ -60,7 +60,7 @@ void Runtime::leave() noexcept {
 Status Runtime::open_stack() {
   auto opened = ni_.open(clock_);
   if (!opened) return tl::unexpected(opened.error());
-  if (!poller_.start_helper(&begin_helper)) {
+  if (!poller_.start_helper(&run_helper)) {
     opened->stack.reset();
     ni_.close();
     return fail(Errc::out_of_memory, "no thread can be started");

@@ -189,7 +189,7 @@ void ProcessEnd::run_orphan(int told) {
   runtime.proxies().hold_alone(runtime.table().by_socket());
   Forks::go_on_as_parent();
   forget_program(runtime);
-  run_helper();
+  run_helper(nullptr);
   finish();
   real()._exit(EXIT_SUCCESS);
   __builtin_unreachable();

@@ -1,7 +1,7 @@
 // reception.h - the sockets from which this process's program receives; used by all calls that receive, under the runtime's lock.
 //
-// Each process that has a listener or a datagram socket has a claim of its port (forks.h). Arrivals should go to a process that accepts or
-// reads. So the claim takes new flows only while the program does (File::receives), and other owners of the socket are asked for theirs.
+// Each process that has a listener or a datagram socket has a claim of its port (adoption.h). Arrivals should go to a process that accepts
+// or reads. So the claim takes new flows only while the program does (File::receives), and other owners are asked for their arrivals.
 #pragma once
 
 #include <vector>

@@ -5,7 +5,7 @@
 // has the other end. A channel (share_channel.h) leads to each such process, by which the process asks for connections and reports closed
 // sockets. A socket stays open until the process closes it or the channel ends, as with descriptors of the kernel.
 //
-// A child opens a listener of its own that shares the port (forks.h). Connections that still arrive at our listener are transferred to a
+// A child opens a listener of its own that shares the port (adoption.h). Connections that still arrive at our listener are transferred to a
 // child that asks for one, if our program does not accept them, so none waits for a busy program. No byte is carried before the child takes
 // the connection. If the child's channel ends first, the connection returns whole. Connections that arrived at a child's listener go to the
 // other owners when the child closes it, or while its program is busy and another process waits (listener_drain.cc).
