@@ -303,14 +303,9 @@ class Endpoint {
   bool send_long_line(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments);
   Peer* wait_credit(Index to, uint64_t id);
   Outcome send_request(Index to, uint64_t id, PacketFields& fields, Bytes payload);
-  void note_request(Peer& peer, Index index, Kind kind, uint8_t handler, std::span<const uint32_t> arguments) noexcept;
   void note_request(Peer& peer, Index index, const PacketFields& fields) noexcept;
-  static void say_tag(const Peer& peer, Tag tag, PacketFields& fields) noexcept;
   Outcome send_reply(Token& token, PacketFields& fields, Bytes payload) noexcept;
   SendOutcome post_request(Peer& peer, Tag tag, Index index, PacketFields& fields, Bytes payload);
-  bool region_of(Peer& peer);
-  static uint32_t piece_of(const Peer& peer) noexcept;
-  Outcome put_long(Peer& peer, Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments);
   Outcome get_pieces(Index from, uint64_t id, PacketFields fields, uint64_t offset, MutableBytes memory);
   Outcome begin_transfer(const Transfer& transfer);
   bool push_transfer(Transfer& transfer);

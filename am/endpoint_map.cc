@@ -67,9 +67,9 @@ bool Endpoint::is_local(Index index) const noexcept { return is_mapped(index) &&
 
 MutableBytes Endpoint::peer_segment(Index index) {
   if (!is_mapped(index)) return {};
-  translations_[index].peer->looks_at_region = 0;
-  if (!region_of(*translations_[index].peer)) return {};
-  return endpoint_.peer_region(translations_[index].peer->channel);
+  Peer& peer = *translations_[index].peer;
+  peer.local.ask_again();
+  return peer.has_region() ? endpoint_.peer_region(peer.channel) : MutableBytes();
 }
 
 bool Endpoint::in_use(Index index) const noexcept {
@@ -172,7 +172,7 @@ void Endpoint::introduce(Index index) {
   Translation& to = translations_[index];
   Peer& peer = *to.peer;
   PacketFields fields({.kind = Kind::medium_request, .flags = PacketFlags::kName});
-  say_tag(peer, to.tag, fields);
+  peer.add_tag(to.tag, fields);
   if (post_request(peer, to.tag, index, fields, as_bytes(name_.data(), name_.size())) != SendOutcome::sent) return;
   peer.pending(peer.begun - 1).kind = Kind::long_piece;
   --counters_.requests;

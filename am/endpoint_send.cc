@@ -8,12 +8,7 @@
 namespace unet::am {
 namespace {
 
-constexpr uint32_t kPollEvery = 16;             // requests after which a sender polls, so that it serves its peers
-constexpr uint32_t kPieceMax = 4 * 1024;        // bytes per packet of a long message over a wire: three frames of 1,500 bytes, so that one
-                                                // lost frame costs little
-constexpr uint32_t kLocalPieceMax = 16 * 1024;  // the same for a local peer without an exposed segment
-constexpr uint32_t kPutMax = 8 * 1024 * 1024;   // bytes of one put, at most
-constexpr uint32_t kLookAgain = 256;            // long messages between two checks whether a peer exposes a segment by now
+constexpr uint32_t kPollEvery = 16;  // requests after which a sender polls, so that it serves its peers
 
 void copy_arguments(PacketFields& fields, std::span<const uint32_t> arguments) noexcept {
   fields.count = static_cast<uint8_t>(arguments.size());
@@ -60,24 +55,9 @@ Peer* Endpoint::wait_credit(Index to, uint64_t id) {
   return peer;
 }
 
-void Endpoint::note_request(Peer& peer, Index index, Kind kind, uint8_t handler, std::span<const uint32_t> arguments) noexcept {
-  PendingRequest& request = peer.pending(peer.begun++);
-  request.kind = kind;
-  request.handler = handler;
-  request.count = static_cast<uint8_t>(arguments.size());
-  request.index = index;
-  copy_words(request.arguments.data(), arguments.data(), request.count);
-  ++counters_.requests;
-}
 void Endpoint::note_request(Peer& peer, Index index, const PacketFields& fields) noexcept {
-  note_request(peer, index, fields.kind, fields.handler, {fields.arguments.data(), fields.count});
-}
-
-// The caller must set Peer::tag_told once the fields are sent.
-void Endpoint::say_tag(const Peer& peer, Tag tag, PacketFields& fields) noexcept {
-  if (__builtin_expect(peer.tag_told == tag, 1)) return;
-  fields.flags |= PacketFlags::kTag;
-  fields.tag = tag;
+  peer.record(index, fields.kind, fields.handler, {fields.arguments.data(), fields.count});
+  ++counters_.requests;
 }
 
 // Waits for a credit and for room in the channel.
@@ -85,7 +65,7 @@ Outcome Endpoint::send_request(Index to, uint64_t id, PacketFields& fields, Byte
   Waiting waiting(*this);
   while (Peer* const peer = wait_credit(to, id)) {
     const Tag tag = translations_[to].tag;
-    say_tag(*peer, tag, fields);
+    peer->add_tag(tag, fields);
     const SendOutcome outcome = post_request(*peer, tag, to, fields, payload);
     if (__builtin_expect(outcome == SendOutcome::sent, 1)) return Outcome::sent;
     if (outcome != SendOutcome::full) {
@@ -98,7 +78,7 @@ Outcome Endpoint::send_request(Index to, uint64_t id, PacketFields& fields, Byte
   return come_back(ReturnStatus::unreachable, fields.kind, fields.handler, to, {fields.arguments.data(), fields.count});
 }
 
-// Needs a credit, and a tag set by say_tag().
+// Needs a credit, and a tag set by Peer::add_tag().
 SendOutcome Endpoint::post_request(Peer& peer, Tag tag, Index index, PacketFields& fields, Bytes payload) {
   if (peer.wire == nullptr) {
     if (const SendOutcome outcome = peer.local.send(fields, payload); __builtin_expect(outcome != SendOutcome::sent, 0)) return outcome;
@@ -138,19 +118,21 @@ inline bool Endpoint::send_line(Index to, uint8_t handler, std::span<const uint3
   Peer* const peer = plain_peer(to);
   if (__builtin_expect(peer == nullptr || !peer->local.send_line(Kind::short_request, handler, arguments), 0)) return false;
   ++unpolled_;
-  note_request(*peer, to, Kind::short_request, handler, arguments);
+  peer->record(to, Kind::short_request, handler, arguments);
+  ++counters_.requests;
   return true;
 }
 
 // The fast path of a long request to a peer that is known to expose its segment.
 inline bool Endpoint::send_long_line(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) {
   Peer* const peer = plain_peer(to);
-  if (__builtin_expect(peer == nullptr || offset > peer->region || payload.size() > peer->region - offset, 0)) return false;
-  if (__builtin_expect(payload.size() > kPutMax || arguments.size() > kLongLineArguments, 0)) return false;
-  if (__builtin_expect(endpoint_.put(peer->channel, offset, payload, false) != SendOutcome::sent, 0)) return false;
+  if (__builtin_expect(peer == nullptr || outside_segment(peer->local.region(), offset, payload.size()), 0)) return false;
+  if (__builtin_expect(payload.size() > LocalLink::kPutMax || arguments.size() > kLongLineArguments, 0)) return false;
+  if (__builtin_expect(!peer->local.put(offset, payload), 0)) return false;
   if (__builtin_expect(!peer->local.send_long_line(handler, arguments, {offset, payload.size()}), 0)) return false;
   ++unpolled_;
-  note_request(*peer, to, Kind::long_request, handler, arguments);
+  peer->record(to, Kind::long_request, handler, arguments);
+  ++counters_.requests;
   return true;
 }
 
@@ -182,7 +164,7 @@ MutableBytes Endpoint::reserve(Index to, uint32_t bytes, uint8_t count_of_argume
   Waiting waiting(*this);
   while (Peer* const peer = wait_credit(to, id)) {
     reserved_.fields = PacketFields({.kind = Kind::medium_request, .count = count_of_arguments});
-    say_tag(*peer, translations_[to].tag, reserved_.fields);
+    peer->add_tag(translations_[to].tag, reserved_.fields);
     const MutableBytes room =
         peer->wire != nullptr ? peer->wire->reserve(reserved_.fields, bytes) : peer->local.reserve(reserved_.fields, bytes);
     if (!room.empty()) {
@@ -224,30 +206,6 @@ Outcome Endpoint::commit(uint8_t handler, uint32_t length, std::span<const uint3
 
 // ---- long, and get
 
-// Returns whether the peer exposes its segment, so that we access it directly. Asks the service at first, and now and then.
-bool Endpoint::region_of(Peer& peer) {
-  if (peer.region == 0 && peer.wire == nullptr && peer.looks_at_region++ % kLookAgain == 0) {
-    if (const auto bytes = endpoint_.map_peer_region(peer.channel)) peer.region = *bytes;
-  }
-  return peer.region != 0;
-}
-
-uint32_t Endpoint::piece_of(const Peer& peer) noexcept { return peer.wire != nullptr ? kPieceMax : kLocalPieceMax; }
-
-// Writes a payload into the region that a local peer exposes, without a message. Outcome::sent: the bytes are there.
-Outcome Endpoint::put_long(Peer& peer, Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) {
-  constexpr Kind kKind = Kind::long_request;
-  if (offset > peer.region) return come_back(ReturnStatus::bad_segment_offset, kKind, handler, to, arguments);
-  if (payload.size() > peer.region - offset) return come_back(ReturnStatus::bad_length, kKind, handler, to, arguments);
-  for (uint64_t at = 0; at < payload.size(); at += kPutMax) {
-    const Bytes part = payload.subspan(at, std::min<uint64_t>(kPutMax, payload.size() - at));
-    if (endpoint_.put(peer.channel, offset + at, part, false) != SendOutcome::sent) {
-      return come_back(ReturnStatus::unreachable, kKind, handler, to, arguments);
-    }
-  }
-  return Outcome::sent;
-}
-
 Outcome Endpoint::request_long(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) {
   if (send_long_line(to, handler, offset, payload, arguments)) return Outcome::sent;
   if (payload.size() > kLongMax) return Outcome::bad_call;
@@ -258,12 +216,12 @@ Outcome Endpoint::request_long(Index to, uint8_t handler, uint64_t offset, Bytes
   PacketFields fields = fields_of(Kind::long_request, handler, arguments);
   fields.offset = offset;
   fields.total = payload.size();
-  if (region_of(peer)) {
-    outcome = put_long(peer, to, handler, offset, payload, arguments);
-    return outcome == Outcome::sent ? send_request(to, peer.id, fields, {}) : outcome;
+  if (peer.has_region()) {
+    if (const auto why = peer.local.put_all(offset, payload)) return come_back(*why, fields.kind, handler, to, arguments);
+    return send_request(to, peer.id, fields, {});
   }
   const uint64_t id = peer.id;
-  const uint32_t piece = piece_of(peer);
+  const uint32_t piece = peer.piece_max();
   uint64_t at = 0;
   for (; payload.size() - at > piece; at += piece) {
     PacketFields part({.kind = Kind::long_piece}, offset + at, piece);
@@ -280,10 +238,8 @@ Outcome Endpoint::get(Index from, uint8_t handler, uint64_t offset, MutableBytes
   Translation* const found = find(from, Kind::get_request, handler, arguments, outcome);
   if (found == nullptr) return outcome;
   Peer& peer = *found->peer;
-  if (region_of(peer)) {
-    if (offset > peer.region) return come_back(ReturnStatus::bad_segment_offset, Kind::get_request, handler, from, arguments);
-    if (memory.size() > peer.region - offset) return come_back(ReturnStatus::bad_length, Kind::get_request, handler, from, arguments);
-    if (!memory.empty()) copy_bytes(memory.data(), endpoint_.peer_region(peer.channel).data() + offset, memory.size());
+  if (peer.has_region()) {
+    if (const auto why = peer.local.get(offset, memory)) return come_back(*why, Kind::get_request, handler, from, arguments);
     Completion done{.handler = handler, .count = static_cast<uint8_t>(arguments.size()), .peer = &peer, .memory = memory, .arguments = {}};
     copy_words(done.arguments.data(), arguments.data(), done.count);
     completions_.push_back(done);

@@ -32,11 +32,9 @@ Outcome Endpoint::request_long_async(Index to, uint8_t handler, uint64_t offset,
 
 Outcome Endpoint::begin_transfer(const Transfer& given) {
   Transfer transfer = given;
-  if (region_of(*transfer.peer)) {
-    const std::span<const uint32_t> arguments(transfer.arguments.data(), transfer.count);
-    if (const Outcome outcome = put_long(*transfer.peer, transfer.index, transfer.handler, transfer.offset, transfer.payload, arguments);
-        outcome != Outcome::sent) {
-      return outcome;
+  if (transfer.peer->has_region()) {
+    if (const auto why = transfer.peer->local.put_all(transfer.offset, transfer.payload)) {
+      return come_back(*why, Kind::long_request, transfer.handler, transfer.index, {transfer.arguments.data(), transfer.count});
     }
     transfer.at = transfer.payload.size();
   }
@@ -48,7 +46,7 @@ Outcome Endpoint::begin_transfer(const Transfer& given) {
 // Sends as much as credits allow; returns true when everything is sent.
 bool Endpoint::push_transfer(Transfer& transfer) {
   Peer& peer = *transfer.peer;
-  const uint32_t piece = piece_of(peer);
+  const uint32_t piece = peer.piece_max();
   while (peer.open && peer.has_credit() && peer.unhandled() < kTransferCredits) {
     const uint64_t rest = transfer.payload.size() - transfer.at;
     const bool last = rest <= piece;
@@ -58,7 +56,7 @@ bool Endpoint::push_transfer(Transfer& transfer) {
                             transfer.payload.size());
       copy_words(fields.arguments.data(), transfer.arguments.data(), transfer.count);
     }
-    say_tag(peer, transfer.tag, fields);
+    peer.add_tag(transfer.tag, fields);
     const Bytes part = transfer.payload.subspan(transfer.at, last ? rest : piece);
     if (post_request(peer, transfer.tag, transfer.index, fields, part) != SendOutcome::sent) return false;
     transfer.at += last ? rest : piece;

@@ -7,8 +7,10 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
 #include "am/local_message.h"
+#include "am/status.h"
 #include "unet/base/bytes.h"
 #include "unet/layer_endpoint.h"
 
@@ -24,6 +26,8 @@ static_assert(kLocalOptions.data_bytes >= (2 * kFlowWindow + kLocalOptions.depth
 
 class LocalLink {
  public:
+  static constexpr uint32_t kPutMax = 8 * 1024 * 1024;  // bytes of one put, at most
+
   LocalLink(unet::LayerEndpoint& endpoint, Channel channel) noexcept : endpoint_(&endpoint), channel_(channel) {}
 
   bool has_credit() const noexcept { return unhandled() < kFlowWindow; }
@@ -106,7 +110,36 @@ class LocalLink {
     if (endpoint_->send(channel_, message) == SendOutcome::sent) told_ = handled_;
   }
 
+  // The peer's segment, if the peer exposes it: its bytes as far as we know, 0 for none. find_region() asks the service at first, and again
+  // after many calls; ask_again() lets the next one ask.
+  uint64_t region() const noexcept { return region_; }
+  bool find_region() {
+    if (region_ == 0 && looks_at_region_++ % kLookAgain == 0) {
+      if (const auto bytes = endpoint_->map_peer_region(channel_)) region_ = *bytes;
+    }
+    return region_ != 0;
+  }
+  void ask_again() noexcept { looks_at_region_ = 0; }
+  // Writes at most kPutMax bytes that lie in the region; false: the channel is closed.
+  bool put(uint64_t offset, Bytes payload) noexcept { return endpoint_->put(channel_, offset, payload, false) == SendOutcome::sent; }
+  // Writes any number of bytes. nullopt: they are there; else why they are not.
+  std::optional<ReturnStatus> put_all(uint64_t offset, Bytes payload) noexcept {
+    if (const auto why = outside_segment(region_, offset, payload.size())) return why;
+    for (uint64_t at = 0; at < payload.size(); at += kPutMax) {
+      if (!put(offset + at, payload.subspan(at, std::min<uint64_t>(kPutMax, payload.size() - at)))) return ReturnStatus::unreachable;
+    }
+    return std::nullopt;
+  }
+  // Copies bytes of the region to `memory`.
+  std::optional<ReturnStatus> get(uint64_t offset, MutableBytes memory) noexcept {
+    if (const auto why = outside_segment(region_, offset, memory.size())) return why;
+    if (!memory.empty()) copy_bytes(memory.data(), endpoint_->peer_region(channel_).data() + offset, memory.size());
+    return std::nullopt;
+  }
+
  private:
+  static constexpr uint32_t kLookAgain = 256;  // long messages between two questions to the service
+
   SendOutcome refusal() const noexcept { return endpoint_->is_open(channel_) ? SendOutcome::full : SendOutcome::no_channel; }
   template <typename Emit>
   bool compose(Kind kind, size_t bytes, Emit emit) noexcept {
@@ -131,6 +164,8 @@ class LocalLink {
   uint32_t handled_by_peer_ = 0;
   uint32_t handled_ = 0;   // requests of the peer that were handled
   uint32_t told_ = 0;
+  uint32_t looks_at_region_ = 0;
+  uint64_t region_ = 0;
   std::byte* reserved_ = nullptr;
 };
 

@@ -25,6 +25,10 @@ struct PendingRequest {
   std::array<uint32_t, kArgumentsMax> arguments{};
 };
 
+// Bytes per packet of a long message: over a wire three frames of 1,500 bytes, so that one lost frame costs little; to a local peer without
+// an exposed segment.
+constexpr uint32_t kPieceMax = 4 * 1024, kLocalPieceMax = 16 * 1024;
+
 struct Peer {
   Peer(unet::LayerEndpoint& endpoint, Channel channel_number, uint64_t identity) noexcept
       : channel(channel_number), id(identity), local(endpoint, channel_number) {}
@@ -35,6 +39,24 @@ struct Peer {
     return gets_room && (wire == nullptr ? local.has_credit() : wire->has_credit());
   }
   uint32_t unhandled() const noexcept { return wire == nullptr ? local.unhandled() : wire->unhandled(); }
+  uint32_t piece_max() const noexcept { return wire == nullptr ? kLocalPieceMax : kPieceMax; }
+  // Returns whether the peer exposes its segment, so that we access it directly.
+  bool has_region() { return wire == nullptr && local.find_region(); }
+  // Adds `tag` if the peer does not know it. Set tag_told once the fields are sent.
+  void add_tag(uint64_t tag, PacketFields& fields) const noexcept {
+    if (__builtin_expect(tag_told == tag, 1)) return;
+    fields.flags |= PacketFlags::kTag;
+    fields.tag = tag;
+  }
+  // Records a request that is sent, in case it comes back.
+  void record(uint32_t translation, Kind kind, uint8_t handler, std::span<const uint32_t> arguments) noexcept {
+    PendingRequest& request = pending(begun++);
+    request.kind = kind;
+    request.handler = handler;
+    request.count = static_cast<uint8_t>(arguments.size());
+    request.index = translation;
+    copy_words(request.arguments.data(), arguments.data(), request.count);
+  }
   PendingRequest& pending(uint32_t number) noexcept { return requests[number % kFlowWindow]; }
   // Returns the oldest unanswered get; there must be one.
   PendingRequest& oldest_get() noexcept { return pending(gets[gets_answered % kFlowWindow]); }
@@ -49,8 +71,6 @@ struct Peer {
   std::unique_ptr<WireLink> wire;  // nullptr on a local channel
   uint64_t tag_told = 1;         // the tag that our requests carried last; kAnyTag is never sent
   uint64_t tag_heard = 1;        // the tag that the peer's requests carried last
-  uint64_t region = 0;           // bytes that a local peer exposes; 0: none that we know of
-  uint32_t looks_at_region = 0;
   std::optional<ReturnStatus> get_failed;  // the error of a piece of the oldest get
   bool in_get = false;           // a get has sent only some of its pieces
   uint32_t begun = 0;            // requests sent

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace unet::am {
@@ -39,6 +40,13 @@ enum class ReturnStatus : uint8_t {
   reply_rejected = 10,     // a reply that could not be delivered
 };
 constexpr uint8_t kReturnStatusMax = 10;
+
+// Returns why [offset, offset + length) does not lie in a segment of `size` bytes; nullopt: it does.
+constexpr std::optional<ReturnStatus> outside_segment(uint64_t size, uint64_t offset, uint64_t length) noexcept {
+  if (offset > size) return ReturnStatus::bad_segment_offset;
+  if (length > size - offset) return ReturnStatus::bad_length;
+  return std::nullopt;
+}
 
 constexpr std::string_view to_string(ReturnStatus status) noexcept {
   switch (status) {
