@@ -78,14 +78,14 @@ Bundle::~Bundle() {
 
 Status Bundle::add(Endpoint& endpoint) {
   if (endpoint.bundle_ == this) return {};
-  if (in_handler() || (endpoint.bundle_ == nullptr ? endpoint.in_handler() : endpoint.bundle_->in_handler())) {
+  if (in_handler() || (endpoint.bundle_ == nullptr ? endpoint.handlers_.running() : endpoint.bundle_->in_handler())) {
     return fail(Errc::invalid_argument, "a handler moves no endpoint into its bundle or out of it");
   }
   if (endpoint.bundle_ != nullptr) endpoint.bundle_->remove(endpoint);
   const std::lock_guard held(*this);
   endpoints_.push_back(&endpoint);
   endpoint.bundle_ = this;
-  endpoint.callbacks_ = &callbacks_;
+  endpoint.handlers_.record_in(callbacks_);
   wake();
   return {};
 }
@@ -106,7 +106,7 @@ void Bundle::remove(Endpoint& endpoint) noexcept {
 
 void Bundle::leave(Endpoint& endpoint) noexcept {
   endpoint.bundle_ = nullptr;
-  endpoint.callbacks_ = &endpoint.own_callbacks_;
+  endpoint.handlers_.record_here();
 }
 
 // ---- progress

@@ -43,7 +43,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(Context& context, const Optio
 
 Endpoint::Endpoint(const Context& context, unet::Endpoint endpoint, const Options& options)
     : context_(context), endpoint_(std::move(endpoint)), flow_options_(options.flow),
-      admission_(options.admit, options.admit_context, options.same_user_only, options.other_hosts), owner_(::getpid()) {
+      admission_(options.admit, options.admit_context, options.same_user_only, options.other_hosts), owner_(::getpid()),
+      handlers_(*this, counters_) {
   budget_.left = kHeldMax;
   flow_options_.session = wall_sixteenths() | 1;  // not 0
   const std::lock_guard held(everyone().mutex);
@@ -52,12 +53,12 @@ Endpoint::Endpoint(const Context& context, unet::Endpoint endpoint, const Option
 
 Endpoint::~Endpoint() {
   if (bundle_ != nullptr) bundle_->remove(*this);
-  if (in_handler()) misused("a handler does not destroy its own endpoint: do so when poll() or wait() has returned");
+  if (handlers_.running()) misused("a handler does not destroy its own endpoint: do so when poll() or wait() has returned");
   if (waiting_ != 0) misused("a handler does not destroy an endpoint by which a call waits: do so when that has returned");
   // In a child after fork() the channels belong to the parent, which continues them.
   if (::getpid() == owner_) tell_all(kTellTime);
   for (const Transfer& each : transfers_) {
-    if (each.done != nullptr) call_back([&] { each.done(*this, each.context); });
+    if (each.done != nullptr) handlers_.call([&] { each.done(*this, each.context); });
   }
   const std::lock_guard held(everyone().mutex);
   std::erase(everyone().endpoints, this);
@@ -106,7 +107,7 @@ void Endpoint::end_peer(Peer& peer) noexcept {
   peer.open = false;
   const auto comes_back = [&](const PendingRequest& request) {
     if (request.kind == Kind::long_piece || (request.kind == Kind::get_request && !request.last)) return;
-    come_back(ReturnStatus::unreachable, request.kind, request.handler, request.index, {request.arguments.data(), request.count});
+    handlers_.come_back(ReturnStatus::unreachable, request.kind, request.handler, request.index, {request.arguments.data(), request.count});
   };
   // First forget the gets: their owner may free the memory when it gets them back.
   const uint32_t answered = std::exchange(peer.gets_answered, peer.gets_begun);
@@ -132,7 +133,7 @@ void Endpoint::remove_peer(Peer& peer) noexcept {
 bool Endpoint::may_be_peer(const ConnectionRequest& request) {
   if (!admission_.allows(request.same_user, request.peer_uid == -1)) return false;
   bool may = true;
-  if (admission_.has_function()) call_back([&] { may = admission_.admits(request); });
+  if (admission_.has_function()) handlers_.call([&] { may = admission_.admits(request); });
   return may;
 }
 
@@ -206,7 +207,7 @@ void Endpoint::look_around() {
 
 // Polls, and always looks for new and ended channels.
 uint32_t Endpoint::turn() {
-  if (in_handler()) return 0;
+  if (handlers_.running()) return 0;
   look_around();
   return poll();
 }
@@ -225,10 +226,10 @@ Nanoseconds Endpoint::due() const noexcept { return transfers_.empty() ? clock_.
 
 // Prepares a sleep. False if there was work: the caller may be waiting for what a handler did, and handlers also run without a message.
 bool Endpoint::settle(Nanoseconds& limit) {
-  if (in_handler()) return false;
+  if (handlers_.running()) return false;
   tell_credits();
-  const uint64_t before = callbacks_->ended;
-  if (turn() != 0 || callbacks_->ended != before) return false;
+  const uint64_t before = handlers_.ended();
+  if (turn() != 0 || handlers_.ended() != before) return false;
   limit = rest(limit);
   absence_.sleeps();
   return true;
@@ -237,7 +238,7 @@ bool Endpoint::settle(Nanoseconds& limit) {
 bool Endpoint::arm(Nanoseconds& limit) { return settle(limit) && endpoint_.arm(); }
 
 WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) {
-  if (in_handler()) return WaitOutcome::ready;
+  if (handlers_.running()) return WaitOutcome::ready;
   Nanoseconds limit = timeout;
   if (!settle(limit)) return WaitOutcome::ready;
   const WaitOutcome outcome = endpoint_.wait(limit, spin);
@@ -289,7 +290,7 @@ bool Endpoint::flush(Nanoseconds timeout) {
       return !peer->open || (peer->wire->flow().unacknowledged() == 0 && peer->wire->flow().in_flight() == 0);
     });
   };
-  if (in_handler()) return false;
+  if (handlers_.running()) return false;
   tell_credits();
   Waiting waiting(*this);
   Nanoseconds waited = 0;

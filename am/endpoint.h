@@ -31,8 +31,9 @@
 #include "am/absence.h"
 #include "am/admission.h"
 #include "am/buffer_pool.h"
+#include "am/counters.h"
 #include "am/flow.h"
-#include "am/handler.h"
+#include "am/handler_table.h"
 #include "am/local_link.h"
 #include "am/peer.h"
 #include "am/wire_clock.h"
@@ -49,7 +50,6 @@ constexpr Tag kAnyTag = 1;  // an endpoint with this tag accepts every request
 
 constexpr Index kNoIndex = ~Index{0};
 
-constexpr uint32_t kHandlersMax = 256;
 constexpr uint32_t kTranslationsMax = 64 * 1024;
 constexpr uint32_t kLongReplyMax = 16 * 1024;        // bytes
 constexpr uint64_t kLongMax = uint64_t{1} << 32;     // bytes of a long request or a get
@@ -70,29 +70,6 @@ struct Options {
 
 // Runs when the caller may reuse the `payload` of a request_long_async(). It may do what a handler may do: it sends nothing.
 using DoneFunction = void (*)(Endpoint& endpoint, void* context);
-
-struct Counters {
-  uint64_t requests = 0;          // sent
-  uint64_t replies = 0;
-  uint64_t handled = 0;           // messages handled by their handlers
-  uint64_t completed = 0;         // asynchronous requests that have released their payload
-  uint64_t returned = 0;          // returned to our error handler
-  uint64_t refused = 0;           // undeliverable requests of peers, which were returned to them
-  uint64_t malformed = 0;         // messages of peers that do not parse
-  uint64_t bad_credit = 0;        // messages that acknowledge more requests than were sent
-  uint64_t bad_reply = 0;         // replies that answer no get, or undeliverable replies (our error handler gets reply_rejected)
-  uint64_t bad_request = 0;       // requests on a channel that we opened, which carries only replies to us
-  uint64_t lost_replies = 0;      // replies for which a peer that releases nothing had no room
-  uint64_t unknown_channel = 0;   // messages on a channel that has no peer
-  uint64_t not_admitted = 0;      // peers refused by Options::admit or same_user_only
-};
-
-// Records calls of the program's functions by one endpoint, or by all endpoints of a bundle. While a call runs, none of these endpoints
-// sends, polls or maps, because one of them may be waiting for the others.
-struct Callbacks {
-  bool running = false;
-  uint64_t ended = 0;  // calls so far, including those for which the program set no function
-};
 
 class Endpoint {
  public:
@@ -142,13 +119,10 @@ class Endpoint {
     wire_mask_ = mask;
   }
 
-  void set_handler(uint8_t index, Handler handler) noexcept { handlers_[index] = handler; }
-  void set_handler(uint8_t index, HandlerFunction function, void* context) noexcept { handlers_[index] = {function, context}; }
+  void set_handler(uint8_t index, Handler handler) noexcept { handlers_.set(index, handler); }
+  void set_handler(uint8_t index, HandlerFunction function, void* context) noexcept { handlers_.set(index, {function, context}); }
   // Sets the function that runs for each returned message. Without one, returned messages are only counted.
-  void set_error_handler(ErrorFunction function, void* context) noexcept {
-    error_function_ = function;
-    error_context_ = context;
-  }
+  void set_error_handler(ErrorFunction function, void* context) noexcept { handlers_.set_error_handler(function, context); }
 
   // The segment is the memory that peers' long messages write and that their gets read. expose() makes `bytes` of zeroed memory that the
   // endpoint owns; local peers read and write it directly. Call it once.
@@ -312,7 +286,6 @@ class Endpoint {
   void turn_transfers();
   void end_transfer(size_t index);
   void end_transfers(const Peer& peer);
-  Outcome come_back(ReturnStatus status, Kind kind, uint8_t handler, Index index, std::span<const uint32_t> arguments);
 
   // Receiving.
   void handle(const Message& message);
@@ -329,10 +302,6 @@ class Endpoint {
   bool in_segment(uint64_t offset, uint64_t length, ReturnStatus& why) const noexcept;
   MutableBytes deposit(const PacketFields& fields, Bytes payload) noexcept;
   void refuse(Token& token, ReturnStatus why) noexcept;
-  bool in_handler() const noexcept { return callbacks_->running; }
-  template <typename Call>
-  void call_back(const Call& call) noexcept;
-  void run(const Handler& handler, Token& token);
   void reject_reply(const Peer& peer, const PacketFields& fields);
   void run_reply(Peer& peer, const PacketFields& fields, MutableBytes payload);
   void run_get_reply(Peer& peer, uint8_t handler, std::span<const uint32_t> arguments, MutableBytes memory);
@@ -363,12 +332,11 @@ class Endpoint {
   void* attachment_ = nullptr;
   std::string name_;
   std::vector<Opening> openings_;
-  std::array<Handler, kHandlersMax> handlers_{};
+  Counters counters_;
+  HandlerTable handlers_;
   std::vector<Translation> translations_;
   std::vector<Peer*> by_channel_;
   PacketFields line_;            // the one-line message of the running handler
-  Callbacks own_callbacks_;
-  Callbacks* callbacks_ = &own_callbacks_;  // the bundle's, while the endpoint is in a bundle
   uint32_t waiting_ = 0;         // calls that wait; meanwhile the endpoint must not be destroyed or moved
   uint32_t unpolled_ = 0;        // requests since the last poll
   uint32_t looks_ = 0;           // polls since the last look_around(); an empty one counts more
@@ -383,24 +351,10 @@ class Endpoint {
   WireClock clock_;
   Absence absence_;              // used with peers on wires
   Reservation reserved_;
-  ErrorFunction error_function_ = nullptr;
-  void* error_context_ = nullptr;
-  Counters counters_;
   BufferPool pool_;
   HoldBudget budget_;
   uint64_t identities_ = 0;
   std::vector<std::unique_ptr<Peer>> peers_;  // declared last: links are destroyed before the members they use
 };
-
-// Calls may nest: a function of the program may destroy an endpoint of another bundle, which returns the requests of that endpoint. An
-// exception ends the program, because its message could be neither handled again nor dropped.
-template <typename Call>
-void Endpoint::call_back(const Call& call) noexcept {
-  Callbacks& callbacks = *callbacks_;
-  const bool before = std::exchange(callbacks.running, true);
-  call();
-  callbacks.running = before;
-  ++callbacks.ended;
-}
 
 }  // namespace unet::am

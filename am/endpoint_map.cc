@@ -32,7 +32,7 @@ Status Endpoint::start_map(Index index, std::string_view target, Tag tag, const 
   if (index >= kTranslationsMax) {
     return fail(Errc::invalid_argument, "a translation has an index from 0 to " + std::to_string(kTranslationsMax - 1));
   }
-  if (in_handler()) return fail(Errc::invalid_argument, "a handler maps nothing");
+  if (handlers_.running()) return fail(Errc::invalid_argument, "a handler maps nothing");
   if (in_use(index)) return fail(Errc::already_exists, "translation " + std::to_string(index) + " is in use: unmap it first");
   reserved_.to = nullptr;
   Opening opening{.index = index, .tag = tag, .target = std::string(target), .options = options, .pending = {}, .failed = {}};
@@ -47,7 +47,7 @@ Status Endpoint::start_map(Index index, std::string_view target, Tag tag, const 
 
 Status Endpoint::unmap(Index index) {
   if (!in_use(index)) return fail(Errc::not_found, "translation " + std::to_string(index) + " is not in use");
-  if (in_handler()) return fail(Errc::invalid_argument, "a handler unmaps nothing");
+  if (handlers_.running()) return fail(Errc::invalid_argument, "a handler unmaps nothing");
   reserved_.to = nullptr;
   if (const auto opening = opening_of(index); opening != openings_.end()) {
     if (opening->pending) static_cast<void>(endpoint_.cancel_connect(*opening->pending));

@@ -16,7 +16,7 @@ constexpr uint32_t kEmptyWeight = 16;
 // ---- progress
 
 uint32_t Endpoint::poll() {
-  if (in_handler()) return 0;
+  if (handlers_.running()) return 0;
   unpolled_ = 0;
   clock_.begin_poll();
   uint32_t count = 0;
@@ -122,7 +122,7 @@ inline bool Endpoint::handle_long_line(Peer& peer, const Message& message) {
 
 inline void Endpoint::run_line(Peer& peer, const Handler& handler, Bytes payload) {
   Token token(*this, peer, line_, payload);
-  run(handler, token);
+  handlers_.run(handler, token);
   if (is_request(line_.kind) && !token.replied_) handled(peer);
 }
 
@@ -138,14 +138,14 @@ void Endpoint::handle_local(Peer& peer, const Message& message) {
   } else if (fields.kind != Kind::ack) {
     dispatch(peer, fields, payload);
   } else if (waiting_ != 0) {
-    ++callbacks_->ended;  // new credits: a call of another thread may wait for them
+    handlers_.note_progress();  // new credits: a call of another thread may wait for them
   }
   endpoint_.release(message);
 }
 
 void Endpoint::handle_wire(Peer& peer) {
   Bytes payload;
-  if (waiting_ != 0) ++callbacks_->ended;  // new credits: a call of another thread may wait for them
+  if (waiting_ != 0) handlers_.note_progress();  // new credits: a call of another thread may wait for them
   while (const PacketFields* const fields = peer.wire->next(payload)) dispatch(peer, *fields, payload);
   pump(peer);
 }
@@ -163,11 +163,6 @@ void Endpoint::dispatch(Peer& peer, const PacketFields& fields, Bytes payload) {
   } else {
     dispatch_reply(peer, fields, payload);
   }
-}
-
-void Endpoint::run(const Handler& handler, Token& token) {
-  call_back([&] { handler.function(token, handler.context); });
-  ++counters_.handled;
 }
 
 // ---- requests of peers
@@ -215,7 +210,7 @@ void Endpoint::dispatch_request(Peer& peer, const PacketFields& fields, Bytes pa
     send_reply(token, reply, segment_.subspan(fields.offset, fields.total));
   } else {
     if (is_long(fields.kind)) token.payload_ = deposit(fields, payload);
-    if (fields.kind != Kind::long_piece) run(handlers_[fields.handler], token);
+    if (fields.kind != Kind::long_piece) handlers_.run(handlers_[fields.handler], token);
   }
   if (!token.replied_) handled(peer);
 }
@@ -252,7 +247,7 @@ void Endpoint::handled(Peer& peer) {
 void Endpoint::reject_reply(const Peer& peer, const PacketFields& fields) {
   ++counters_.bad_reply;
   const Kind kind = (fields.flags & PacketFlags::kGet) != 0 ? Kind::get_request : fields.kind;
-  come_back(ReturnStatus::reply_rejected, kind, fields.handler, peer.index, {fields.arguments.data(), fields.count});
+  handlers_.come_back(ReturnStatus::reply_rejected, kind, fields.handler, peer.index, {fields.arguments.data(), fields.count});
 }
 
 void Endpoint::dispatch_reply(Peer& peer, const PacketFields& fields, Bytes payload) {
@@ -270,7 +265,7 @@ void Endpoint::run_reply(Peer& peer, const PacketFields& fields, MutableBytes pa
   const Handler& handler = handlers_[fields.handler];
   if (handler.function == nullptr || !handler.takes(fields.count)) return reject_reply(peer, fields);
   Token token(*this, peer, fields, payload);
-  run(handler, token);
+  handlers_.run(handler, token);
 }
 
 // Takes a piece of a get. We know ourselves where it belongs.
@@ -295,7 +290,7 @@ void Endpoint::end_get(Peer& peer) {
   if (!request.last) return;
   const std::span<const uint32_t> arguments(request.arguments.data(), request.count);
   if (const auto failed = std::exchange(peer.get_failed, std::nullopt)) {
-    come_back(*failed, Kind::get_request, request.handler, request.index, arguments);
+    handlers_.come_back(*failed, Kind::get_request, request.handler, request.index, arguments);
     return;
   }
   run_get_reply(peer, request.handler, arguments, request.memory);
@@ -328,7 +323,7 @@ void Endpoint::take_returned(Peer& peer, const PacketFields& fields) {
   // The handled count tells which of our requests this was.
   const PendingRequest& request = peer.pending(fields.handled - 1);
   const Index index = request.kind == kind && request.handler == fields.handler ? request.index : kNoIndex;
-  come_back(status, kind, fields.handler, index, {fields.arguments.data(), fields.count});
+  handlers_.come_back(status, kind, fields.handler, index, {fields.arguments.data(), fields.count});
 }
 
 }  // namespace unet::am

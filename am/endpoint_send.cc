@@ -26,16 +26,16 @@ PacketFields fields_of(Kind kind, uint8_t handler, std::span<const uint32_t> arg
 
 Endpoint::Translation* Endpoint::find(Index to, Kind kind, uint8_t handler, std::span<const uint32_t> arguments, Outcome& outcome) {
   outcome = Outcome::bad_call;
-  if (__builtin_expect(in_handler() || arguments.size() > kArgumentsMax, 0)) return nullptr;
+  if (__builtin_expect(handlers_.running() || arguments.size() > kArgumentsMax, 0)) return nullptr;
   if (__builtin_expect(++unpolled_ >= kPollEvery, 0)) poll();
   if (__builtin_expect(!is_mapped(to), 0)) {
     if (const auto why = open_late(to)) {
-      outcome = come_back(*why, kind, handler, to, arguments);
+      outcome = handlers_.come_back(*why, kind, handler, to, arguments);
       return nullptr;
     }
   }
   if (__builtin_expect(!is_mapped(to) || wait_credit(to, translations_[to].peer->id) == nullptr, 0)) {
-    outcome = come_back(ReturnStatus::unreachable, kind, handler, to, arguments);
+    outcome = handlers_.come_back(ReturnStatus::unreachable, kind, handler, to, arguments);
     return nullptr;
   }
   return &translations_[to];
@@ -75,7 +75,7 @@ Outcome Endpoint::send_request(Index to, uint64_t id, PacketFields& fields, Byte
     waiting.serve();
   }
   if (fields.kind == Kind::long_piece) return Outcome::returned;  // only the whole message is returned, once
-  return come_back(ReturnStatus::unreachable, fields.kind, fields.handler, to, {fields.arguments.data(), fields.count});
+  return handlers_.come_back(ReturnStatus::unreachable, fields.kind, fields.handler, to, {fields.arguments.data(), fields.count});
 }
 
 // Needs a credit, and a tag set by Peer::add_tag().
@@ -92,20 +92,11 @@ SendOutcome Endpoint::post_request(Peer& peer, Tag tag, Index index, PacketField
   return SendOutcome::sent;
 }
 
-Outcome Endpoint::come_back(ReturnStatus status, Kind kind, uint8_t handler, Index index, std::span<const uint32_t> arguments) {
-  ++counters_.returned;
-  call_back([&] {
-    if (error_function_ == nullptr) return;
-    error_function_(*this, {.status = status, .kind = kind, .handler = handler, .index = index, .arguments = arguments}, error_context_);
-  });
-  return Outcome::returned;
-}
-
 // ---- short and medium
 
 // Returns the peer of a request that may take the fast path: local, without waiting and without a new tag. Otherwise nullptr.
 inline Peer* Endpoint::plain_peer(Index to) noexcept {
-  if (__builtin_expect(to >= translations_.size() || in_handler() || unpolled_ + 1 >= kPollEvery, 0)) return nullptr;
+  if (__builtin_expect(to >= translations_.size() || handlers_.running() || unpolled_ + 1 >= kPollEvery, 0)) return nullptr;
   const Translation& found = translations_[to];
   if (__builtin_expect(found.peer == nullptr, 0)) return nullptr;
   Peer& peer = *found.peer;
@@ -176,17 +167,17 @@ MutableBytes Endpoint::reserve(Index to, uint32_t bytes, uint8_t count_of_argume
     if (!endpoint_.is_open(peer->channel)) break;
     waiting.serve();
   }
-  come_back(ReturnStatus::unreachable, Kind::medium_request, 0, to, {});
+  handlers_.come_back(ReturnStatus::unreachable, Kind::medium_request, 0, to, {});
   return {};
 }
 
 Outcome Endpoint::commit(uint8_t handler, uint32_t length, std::span<const uint32_t> arguments) {
   Translation* const to = std::exchange(reserved_.to, nullptr);
   const bool as_reserved = length != 0 && length <= reserved_.bytes && arguments.size() == reserved_.fields.count;
-  if (to == nullptr || in_handler() || !as_reserved) return Outcome::bad_call;
+  if (to == nullptr || handlers_.running() || !as_reserved) return Outcome::bad_call;
   Peer& peer = *to->peer;
   // The caller may have sent or polled in between, against the rules: then the peer or the credit may be gone.
-  if (!peer.open) return come_back(ReturnStatus::unreachable, Kind::medium_request, handler, reserved_.index, arguments);
+  if (!peer.open) return handlers_.come_back(ReturnStatus::unreachable, Kind::medium_request, handler, reserved_.index, arguments);
   if (!peer.has_credit()) return Outcome::bad_call;
   reserved_.fields.handler = handler;
   peer.tag_told = to->tag;
@@ -201,7 +192,7 @@ Outcome Endpoint::commit(uint8_t handler, uint32_t length, std::span<const uint3
     note_request(peer, reserved_.index, reserved_.fields);
     return Outcome::sent;
   }
-  return come_back(ReturnStatus::unreachable, Kind::medium_request, handler, reserved_.index, arguments);
+  return handlers_.come_back(ReturnStatus::unreachable, Kind::medium_request, handler, reserved_.index, arguments);
 }
 
 // ---- long, and get
@@ -217,7 +208,7 @@ Outcome Endpoint::request_long(Index to, uint8_t handler, uint64_t offset, Bytes
   fields.offset = offset;
   fields.total = payload.size();
   if (peer.has_region()) {
-    if (const auto why = peer.local.put_all(offset, payload)) return come_back(*why, fields.kind, handler, to, arguments);
+    if (const auto why = peer.local.put_all(offset, payload)) return handlers_.come_back(*why, fields.kind, handler, to, arguments);
     return send_request(to, peer.id, fields, {});
   }
   const uint64_t id = peer.id;
@@ -226,7 +217,7 @@ Outcome Endpoint::request_long(Index to, uint8_t handler, uint64_t offset, Bytes
   for (; payload.size() - at > piece; at += piece) {
     PacketFields part({.kind = Kind::long_piece}, offset + at, piece);
     if (send_request(to, id, part, payload.subspan(at, piece)) != Outcome::sent) {
-      return come_back(ReturnStatus::unreachable, fields.kind, handler, to, arguments);
+      return handlers_.come_back(ReturnStatus::unreachable, fields.kind, handler, to, arguments);
     }
   }
   return send_request(to, id, fields, payload.subspan(at));
@@ -239,7 +230,7 @@ Outcome Endpoint::get(Index from, uint8_t handler, uint64_t offset, MutableBytes
   if (found == nullptr) return outcome;
   Peer& peer = *found->peer;
   if (peer.has_region()) {
-    if (const auto why = peer.local.get(offset, memory)) return come_back(*why, Kind::get_request, handler, from, arguments);
+    if (const auto why = peer.local.get(offset, memory)) return handlers_.come_back(*why, Kind::get_request, handler, from, arguments);
     Completion done{.handler = handler, .count = static_cast<uint8_t>(arguments.size()), .peer = &peer, .memory = memory, .arguments = {}};
     copy_words(done.arguments.data(), arguments.data(), done.count);
     completions_.push_back(done);

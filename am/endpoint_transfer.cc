@@ -14,14 +14,14 @@ constexpr uint32_t kTransferCredits = kFlowWindow * 3 / 4;  // a peer's credits 
 
 Outcome Endpoint::request_long_async(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments,
                                      DoneFunction done, void* context) {
-  if (in_handler() || arguments.size() > kArgumentsMax || payload.size() > kLongMax) return Outcome::bad_call;
+  if (handlers_.running() || arguments.size() > kArgumentsMax || payload.size() > kLongMax) return Outcome::bad_call;
   poll();
   if (!is_mapped(to)) {
-    if (const auto why = open_meanwhile(to)) return come_back(*why, Kind::long_request, handler, to, arguments);
+    if (const auto why = open_meanwhile(to)) return handlers_.come_back(*why, Kind::long_request, handler, to, arguments);
     if (!is_mapped(to)) return Outcome::not_sent;
   }
   Peer& peer = *translations_[to].peer;
-  if (!peer.open) return come_back(ReturnStatus::unreachable, Kind::long_request, handler, to, arguments);
+  if (!peer.open) return handlers_.come_back(ReturnStatus::unreachable, Kind::long_request, handler, to, arguments);
   if (!peer.has_credit() || transfers_.size() >= kTransfersMax) return Outcome::not_sent;
   Transfer transfer{.peer = &peer, .tag = translations_[to].tag, .index = to, .handler = handler,
                     .count = static_cast<uint8_t>(arguments.size()), .offset = offset, .payload = payload, .at = 0, .done = done,
@@ -34,7 +34,7 @@ Outcome Endpoint::begin_transfer(const Transfer& given) {
   Transfer transfer = given;
   if (transfer.peer->has_region()) {
     if (const auto why = transfer.peer->local.put_all(transfer.offset, transfer.payload)) {
-      return come_back(*why, Kind::long_request, transfer.handler, transfer.index, {transfer.arguments.data(), transfer.count});
+      return handlers_.come_back(*why, Kind::long_request, transfer.handler, transfer.index, {transfer.arguments.data(), transfer.count});
     }
     transfer.at = transfer.payload.size();
   }
@@ -81,11 +81,11 @@ void Endpoint::end_transfer(size_t index) {
   const Transfer over = transfers_[index];
   transfers_.erase(transfers_.begin() + static_cast<std::ptrdiff_t>(index));
   ++counters_.completed;
-  call_back([&] {
+  handlers_.call([&] {
     if (over.done != nullptr) over.done(*this, over.context);
   });
   if (!over.sent) {
-    come_back(ReturnStatus::unreachable, Kind::long_request, over.handler, over.index, {over.arguments.data(), over.count});
+    handlers_.come_back(ReturnStatus::unreachable, Kind::long_request, over.handler, over.index, {over.arguments.data(), over.count});
   }
 }
 
