@@ -68,20 +68,6 @@ const Flow* Endpoint::flow(Index to) const noexcept {
   return is_mapped(to) && translations_[to].peer->wire != nullptr ? &translations_[to].peer->wire->flow() : nullptr;
 }
 
-Result<MutableBytes> Endpoint::expose(uint64_t bytes) {
-  if (!segment_.empty()) return fail(Errc::already_exists, "this endpoint has a segment already");
-  auto memory = endpoint_.expose(bytes);
-  if (memory) segment_ = *memory;
-  exposed_ = memory.has_value();
-  return memory;
-}
-
-Status Endpoint::set_segment(MutableBytes memory) noexcept {
-  if (exposed_) return fail(Errc::already_exists, "this endpoint exposes its segment, which stays");
-  segment_ = memory;
-  return {};
-}
-
 // ---- peers
 
 Peer& Endpoint::add_peer(Channel channel, bool on_this_ni) {

@@ -35,6 +35,7 @@
 #include "am/flow.h"
 #include "am/handler_table.h"
 #include "am/local_link.h"
+#include "am/memory_segment.h"
 #include "am/peer.h"
 #include "am/wire_clock.h"
 #include "unet/context.h"
@@ -126,11 +127,11 @@ class Endpoint {
 
   // The segment is the memory that peers' long messages write and that their gets read. expose() makes `bytes` of zeroed memory that the
   // endpoint owns; local peers read and write it directly. Call it once.
-  Result<MutableBytes> expose(uint64_t bytes);
+  Result<MutableBytes> expose(uint64_t bytes) { return segment_.expose(endpoint_, bytes); }
   // Uses the caller's memory as the segment instead; it must outlive that use. Each byte is then copied once more. Replaces an earlier
   // set_segment(). Errors: already_exists (a segment is exposed).
-  Status set_segment(MutableBytes memory) noexcept;
-  MutableBytes segment() const noexcept { return segment_; }
+  Status set_segment(MutableBytes memory) noexcept { return segment_.set(memory); }
+  MutableBytes segment() const noexcept { return segment_.memory(); }
 
   // ---- requests
 
@@ -298,9 +299,7 @@ class Endpoint {
   void dispatch(Peer& peer, const PacketFields& fields, Bytes payload);
   void dispatch_request(Peer& peer, const PacketFields& fields, Bytes payload);
   void dispatch_reply(Peer& peer, const PacketFields& fields, Bytes payload);
-  bool admit(const Peer& peer, const PacketFields& fields, Bytes payload, ReturnStatus& why) const noexcept;
-  bool in_segment(uint64_t offset, uint64_t length, ReturnStatus& why) const noexcept;
-  MutableBytes deposit(const PacketFields& fields, Bytes payload) noexcept;
+  std::optional<ReturnStatus> refusal_of(const Peer& peer, const PacketFields& fields, Bytes payload) const noexcept;
   void refuse(Token& token, ReturnStatus why) noexcept;
   void reject_reply(const Peer& peer, const PacketFields& fields);
   void run_reply(Peer& peer, const PacketFields& fields, MutableBytes payload);
@@ -342,8 +341,7 @@ class Endpoint {
   uint32_t looks_ = 0;           // polls since the last look_around(); an empty one counts more
   Tag tag_ = kAnyTag;
   Tag wire_bits_ = 0, wire_mask_ = 0;
-  MutableBytes segment_;
-  bool exposed_ = false;         // segment_ is the memory that expose() made
+  MemorySegment segment_;
   std::vector<Peer*> untold_;    // peers that have to be told of requests handled without a reply
   std::vector<Peer*> wires_;
   std::vector<Completion> completions_;

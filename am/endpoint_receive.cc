@@ -113,10 +113,9 @@ inline bool Endpoint::handle_line(Peer& peer, const Message& message) {
 inline bool Endpoint::handle_long_line(Peer& peer, const Message& message) {
   if (__builtin_expect(message.kind != MessageKind::message || !parse_long_line(message.bytes(), line_), 0)) return false;
   const Handler& handler = handlers_[line_.handler];
-  ReturnStatus why;
-  if (__builtin_expect(!is_plain(peer, handler) || !in_segment(line_.offset, line_.total, why), 0)) return false;
+  if (__builtin_expect(!is_plain(peer, handler) || segment_.outside(line_.offset, line_.total), 0)) return false;
   if (__builtin_expect(!peer.local.take_credits(line_.handled), 0)) return false;
-  run_line(peer, handler, segment_.subspan(line_.offset, line_.total));
+  run_line(peer, handler, segment_.part(line_.offset, line_.total));
   return true;
 }
 
@@ -167,28 +166,19 @@ void Endpoint::dispatch(Peer& peer, const PacketFields& fields, Bytes payload) {
 
 // ---- requests of peers
 
-// Returns whether [offset, offset + length) lies in the segment.
-bool Endpoint::in_segment(uint64_t offset, uint64_t length, ReturnStatus& why) const noexcept {
-  why = offset > segment_.size() ? ReturnStatus::bad_segment_offset : ReturnStatus::bad_length;
-  return offset <= segment_.size() && length <= segment_.size() - offset;
-}
-
-// Checks in the order of AM-2: tag, handler, offset, length.
-bool Endpoint::admit(const Peer& peer, const PacketFields& fields, Bytes payload, ReturnStatus& why) const noexcept {
-  why = ReturnStatus::bad_tag;
-  if (__builtin_expect(tag_ != kAnyTag, 0) && (tag_ == kNoTag || peer.tag_heard != tag_)) return false;
-  if (__builtin_expect((peer.tag_heard & wire_mask_) != wire_bits_, 0) && peer.wire != nullptr) return false;
+// Returns why a request is not delivered, nullopt if it is. Checks in the order of AM-2: tag, handler, offset, length.
+std::optional<ReturnStatus> Endpoint::refusal_of(const Peer& peer, const PacketFields& fields, Bytes payload) const noexcept {
+  if (__builtin_expect(tag_ != kAnyTag, 0) && (tag_ == kNoTag || peer.tag_heard != tag_)) return ReturnStatus::bad_tag;
+  if (__builtin_expect((peer.tag_heard & wire_mask_) != wire_bits_, 0) && peer.wire != nullptr) return ReturnStatus::bad_tag;
   if (fields.kind != Kind::get_request && fields.kind != Kind::long_piece) {
     const Handler& handler = handlers_[fields.handler];
-    why = ReturnStatus::bad_handler;
-    if (__builtin_expect(handler.function == nullptr, 0)) return false;
-    why = ReturnStatus::bad_arguments;
-    if (__builtin_expect(!handler.takes(fields.count), 0)) return false;
+    if (__builtin_expect(handler.function == nullptr, 0)) return ReturnStatus::bad_handler;
+    if (__builtin_expect(!handler.takes(fields.count), 0)) return ReturnStatus::bad_arguments;
   }
-  if (__builtin_expect(!has_long_header(fields.kind), 1)) return true;
-  if (!in_segment(fields.offset, fields.total, why)) return false;
-  why = ReturnStatus::bad_length;
-  return payload.size() <= fields.total && (fields.kind != Kind::get_request || fields.total <= kLongReplyMax);
+  if (__builtin_expect(!has_long_header(fields.kind), 1)) return std::nullopt;
+  if (const auto why = segment_.outside(fields.offset, fields.total)) return why;
+  const bool fits = payload.size() <= fields.total && (fields.kind != Kind::get_request || fields.total <= kLongReplyMax);
+  return fits ? std::nullopt : std::optional(ReturnStatus::bad_length);
 }
 
 void Endpoint::dispatch_request(Peer& peer, const PacketFields& fields, Bytes payload) {
@@ -200,26 +190,18 @@ void Endpoint::dispatch_request(Peer& peer, const PacketFields& fields, Bytes pa
     }
   }
   Token token(*this, peer, fields, payload);
-  ReturnStatus why;
-  if (__builtin_expect(!admit(peer, fields, payload, why), 0)) {
+  if (const auto why = refusal_of(peer, fields, payload); __builtin_expect(why.has_value(), 0)) {
     ++counters_.refused;
     // The last part of a long message is refused for the same reason, so report only that.
-    if (fields.kind != Kind::long_piece) refuse(token, why);
+    if (fields.kind != Kind::long_piece) refuse(token, *why);
   } else if (fields.kind == Kind::get_request) {
     PacketFields reply({.kind = Kind::long_reply, .flags = PacketFlags::kGet}, fields.offset, fields.total);
-    send_reply(token, reply, segment_.subspan(fields.offset, fields.total));
+    send_reply(token, reply, segment_.part(fields.offset, fields.total));
   } else {
-    if (is_long(fields.kind)) token.payload_ = deposit(fields, payload);
+    if (is_long(fields.kind)) token.payload_ = segment_.deposit(fields, payload);
     if (fields.kind != Kind::long_piece) handlers_.run(handlers_[fields.handler], token);
   }
   if (!token.replied_) handled(peer);
-}
-
-// Copies a piece to the end of its transfer. Without a payload, a local peer has written the bytes itself.
-MutableBytes Endpoint::deposit(const PacketFields& fields, Bytes payload) noexcept {
-  const MutableBytes whole = segment_.subspan(fields.offset, fields.total);
-  copy_bytes(whole.last(payload.size()).data(), payload.data(), payload.size());
-  return whole;
 }
 
 void Endpoint::refuse(Token& token, ReturnStatus why) noexcept {
@@ -251,12 +233,11 @@ void Endpoint::reject_reply(const Peer& peer, const PacketFields& fields) {
 }
 
 void Endpoint::dispatch_reply(Peer& peer, const PacketFields& fields, Bytes payload) {
-  ReturnStatus why;
-  if (fields.kind == Kind::long_reply && (!in_segment(fields.offset, fields.total, why) || payload.size() != fields.total)) {
+  if (fields.kind == Kind::long_reply && (segment_.outside(fields.offset, fields.total) || payload.size() != fields.total)) {
     return reject_reply(peer, fields);
   }
   const MutableBytes where = fields.kind == Kind::long_reply
-                                 ? deposit(fields, payload)
+                                 ? segment_.deposit(fields, payload)
                                  : MutableBytes(const_cast<std::byte*>(payload.data()), payload.size());
   run_reply(peer, fields, where);
 }
