@@ -37,6 +37,7 @@
 #include "am/local_link.h"
 #include "am/memory_segment.h"
 #include "am/peer.h"
+#include "am/tag_rule.h"
 #include "am/wire_clock.h"
 #include "unet/context.h"
 
@@ -45,10 +46,6 @@ namespace unet::am {
 class Bundle;
 
 using Index = uint32_t;  // an index of the translation table
-using Tag = uint64_t;
-constexpr Tag kNoTag = 0;   // an endpoint with this tag accepts no request
-constexpr Tag kAnyTag = 1;  // an endpoint with this tag accepts every request
-
 constexpr Index kNoIndex = ~Index{0};
 
 constexpr uint32_t kTranslationsMax = 64 * 1024;
@@ -111,14 +108,11 @@ class Endpoint {
   MutableBytes peer_segment(Index index);
 
   // Sets the tag that a request must have to be delivered here. kAnyTag (the default) delivers all, kNoTag none.
-  void set_tag(Tag tag) noexcept { tag_ = tag; }
-  Tag tag() const noexcept { return tag_; }
+  void set_tag(Tag tag) noexcept { tag_rule_.set(tag); }
+  Tag tag() const noexcept { return tag_rule_.tag(); }
   // Requires requests on channels that are not local to have `bits` where `mask` has ones, in addition to the tag rule. The bits serve as a
   // secret for processes of other hosts, because no NI knows their user. Costs one comparison per such request.
-  void require_tag_bits(Tag bits, Tag mask) noexcept {
-    wire_bits_ = bits & mask;
-    wire_mask_ = mask;
-  }
+  void require_tag_bits(Tag bits, Tag mask) noexcept { tag_rule_.require_bits(bits, mask); }
 
   void set_handler(uint8_t index, Handler handler) noexcept { handlers_.set(index, handler); }
   void set_handler(uint8_t index, HandlerFunction function, void* context) noexcept { handlers_.set(index, {function, context}); }
@@ -339,8 +333,7 @@ class Endpoint {
   uint32_t waiting_ = 0;         // calls that wait; meanwhile the endpoint must not be destroyed or moved
   uint32_t unpolled_ = 0;        // requests since the last poll
   uint32_t looks_ = 0;           // polls since the last look_around(); an empty one counts more
-  Tag tag_ = kAnyTag;
-  Tag wire_bits_ = 0, wire_mask_ = 0;
+  TagRule tag_rule_;
   MemorySegment segment_;
   std::vector<Peer*> untold_;    // peers that have to be told of requests handled without a reply
   std::vector<Peer*> wires_;

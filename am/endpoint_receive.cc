@@ -97,7 +97,7 @@ void Endpoint::handle(const Message& message) {
 inline bool Endpoint::is_plain(const Peer& peer, const Handler& handler) const noexcept {
   const bool request = is_request(line_.kind);
   const bool is_taken = handler.function != nullptr && handler.takes(line_.count);
-  return is_taken && request == (peer.translations == 0) && !(request && tag_ != kAnyTag);
+  return is_taken && request == (peer.translations == 0) && (!request || tag_rule_.admits_all());
 }
 
 // The fast path of a short message in one line. Returns false without effect if the message needs the general path.
@@ -168,8 +168,7 @@ void Endpoint::dispatch(Peer& peer, const PacketFields& fields, Bytes payload) {
 
 // Returns why a request is not delivered, nullopt if it is. Checks in the order of AM-2: tag, handler, offset, length.
 std::optional<ReturnStatus> Endpoint::refusal_of(const Peer& peer, const PacketFields& fields, Bytes payload) const noexcept {
-  if (__builtin_expect(tag_ != kAnyTag, 0) && (tag_ == kNoTag || peer.tag_heard != tag_)) return ReturnStatus::bad_tag;
-  if (__builtin_expect((peer.tag_heard & wire_mask_) != wire_bits_, 0) && peer.wire != nullptr) return ReturnStatus::bad_tag;
+  if (__builtin_expect(!tag_rule_.admits(peer.tag_heard, peer.wire != nullptr), 0)) return ReturnStatus::bad_tag;
   if (fields.kind != Kind::get_request && fields.kind != Kind::long_piece) {
     const Handler& handler = handlers_[fields.handler];
     if (__builtin_expect(handler.function == nullptr, 0)) return ReturnStatus::bad_handler;
