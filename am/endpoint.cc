@@ -44,7 +44,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(Context& context, const Optio
 Endpoint::Endpoint(const Context& context, unet::Endpoint endpoint, const Options& options)
     : context_(context), endpoint_(std::move(endpoint)), flow_options_(options.flow),
       admission_(options.admit, options.admit_context, options.same_user_only, options.other_hosts), owner_(::getpid()),
-      handlers_(*this, counters_) {
+      openings_(endpoint_, admission_), handlers_(*this, counters_) {
   budget_.left = kHeldMax;
   flow_options_.session = wall_sixteenths() | 1;  // not 0
   const std::lock_guard held(everyone().mutex);
@@ -265,9 +265,9 @@ uint32_t Endpoint::turn_own_peers() {
 
 // Returns whether one of our translations may lead to an endpoint of this name.
 bool Endpoint::leads_to(std::string_view name) const noexcept {
-  const auto names = [&](std::string_view target) { return !name.empty() && target.substr(0, target.find('@')) == name; };
-  const bool soon = std::any_of(openings_.begin(), openings_.end(), [&](const Opening& each) { return names(each.target); });
-  return soon || std::any_of(peers_.begin(), peers_.end(), [&](const auto& each) { return each->translations != 0 && names(each->name); });
+  return openings_.lead_to(name) || std::any_of(peers_.begin(), peers_.end(), [&](const auto& each) {
+    return each->translations != 0 && Openings::is_target(each->name, name);
+  });
 }
 
 bool Endpoint::flush(Nanoseconds timeout) {

@@ -34,8 +34,8 @@
 #include "am/counters.h"
 #include "am/flow.h"
 #include "am/handler_table.h"
-#include "am/local_link.h"
 #include "am/memory_segment.h"
+#include "am/openings.h"
 #include "am/peer.h"
 #include "am/tag_rule.h"
 #include "am/wire_clock.h"
@@ -44,9 +44,6 @@
 namespace unet::am {
 
 class Bundle;
-
-using Index = uint32_t;  // an index of the translation table
-constexpr Index kNoIndex = ~Index{0};
 
 constexpr uint32_t kTranslationsMax = 64 * 1024;
 constexpr uint32_t kLongReplyMax = 16 * 1024;        // bytes
@@ -198,14 +195,6 @@ class Endpoint {
     MutableBytes memory;
     std::array<uint32_t, kArgumentsMax> arguments;
   };
-  struct Opening {           // a translation without its channel yet
-    Index index;
-    Tag tag;
-    std::string target;
-    ConnectOptions options;
-    std::optional<PendingId> pending;  // the id of the connect that is under way
-    std::optional<Error> failed;      // the error that the next request or map() reports
-  };
   struct Transfer {          // an asynchronous request that is not sent completely
     Peer* peer;
     Tag tag;
@@ -247,13 +236,10 @@ class Endpoint {
   Peer& add_peer(Channel channel, bool on_this_ni);
   bool may_be_peer(const ConnectionRequest& request);
   void let_in(const ConnectionRequest& request);
-  Status begin_opening(Opening& opening);
-  bool look_at_opening(Opening& opening);
   Status finish_opening(Index index);
   void look_at_openings();
   std::optional<ReturnStatus> open_late(Index index);
   std::optional<ReturnStatus> open_meanwhile(Index index);
-  std::vector<Opening>::iterator opening_of(Index index) noexcept;
   void introduce(Index index);
   void remove_peer(Peer& peer) noexcept;
   void end_peer(Peer& peer) noexcept;
@@ -324,7 +310,7 @@ class Endpoint {
   Bundle* bundle_ = nullptr;
   void* attachment_ = nullptr;
   std::string name_;
-  std::vector<Opening> openings_;
+  Openings openings_;
   Counters counters_;
   HandlerTable handlers_;
   std::vector<Translation> translations_;

@@ -24,7 +24,7 @@ Status Endpoint::bind(std::string_view name) {
 Status Endpoint::map(Index index, std::string_view target, Tag tag, const ConnectOptions& options) {
   if (const Status started = start_map(index, target, tag, options); !started) return started;
   const Status there = finish_opening(index);
-  if (!there) openings_.erase(opening_of(index));
+  if (!there) openings_.cancel(index);
   return there;
 }
 
@@ -39,19 +39,16 @@ Status Endpoint::start_map(Index index, std::string_view target, Tag tag, const 
   // A reply must always find room, whatever the options ask for.
   opening.options.local.depth = std::max(options.local.depth, kLocalOptions.depth);
   opening.options.local.data_bytes = std::max(options.local.data_bytes, kLocalOptions.data_bytes);
-  if (const Status begun = begin_opening(opening); !begun) return begun;
   if (translations_.size() <= index) translations_.resize(index + 1);
-  openings_.push_back(std::move(opening));
-  return {};
+  return openings_.add(std::move(opening));
 }
 
 Status Endpoint::unmap(Index index) {
   if (!in_use(index)) return fail(Errc::not_found, "translation " + std::to_string(index) + " is not in use");
   if (handlers_.running()) return fail(Errc::invalid_argument, "a handler unmaps nothing");
   reserved_.to = nullptr;
-  if (const auto opening = opening_of(index); opening != openings_.end()) {
-    if (opening->pending) static_cast<void>(endpoint_.cancel_connect(*opening->pending));
-    openings_.erase(opening);
+  if (openings_.has(index)) {
+    openings_.cancel(index);
     return {};
   }
   Peer& peer = *translations_[index].peer;
@@ -72,79 +69,42 @@ MutableBytes Endpoint::peer_segment(Index index) {
   return peer.has_region() ? endpoint_.peer_region(peer.channel) : MutableBytes();
 }
 
-bool Endpoint::in_use(Index index) const noexcept {
-  return is_mapped(index) || std::any_of(openings_.begin(), openings_.end(), [&](const Opening& each) { return each.index == index; });
-}
+bool Endpoint::in_use(Index index) const noexcept { return is_mapped(index) || openings_.has(index); }
 
 // ---- channels that are not open yet
-
-std::vector<Endpoint::Opening>::iterator Endpoint::opening_of(Index index) noexcept {
-  return std::find_if(openings_.begin(), openings_.end(), [&](const Opening& each) { return each.index == index; });
-}
-
-Status Endpoint::begin_opening(Opening& opening) {
-  const auto pending = endpoint_.start_connect(opening.target, opening.options);
-  if (!pending) return tl::unexpected(pending.error());
-  opening.pending = *pending;
-  return {};
-}
-
-// Returns whether the channel is open now. If it cannot be opened, Opening::failed gets the reason.
-bool Endpoint::look_at_opening(Opening& opening) {
-  if (!opening.pending) return false;
-  auto channel = endpoint_.poll_connect(*opening.pending);
-  if (!channel) return false;
-  opening.pending.reset();
-  if (!*channel) {
-    opening.failed = std::move(channel->error());
-    return false;
-  }
-  if (!admission_.allows(endpoint_.same_user(**channel), endpoint_.over_wire(**channel))) {
-    endpoint_.close(**channel);
-    opening.failed = {Errc::not_permitted,
-                      "the endpoint " + opening.target + " is not of the same user at this network interface; on another host nobody is"};
-    return false;
-  }
-  Peer& peer = add_peer(**channel, opening.target.find('@') == std::string::npos);
-  peer.translations = 1;
-  peer.index = opening.index;
-  peer.name = opening.target;
-  translations_[opening.index] = {&peer, opening.tag};
-  return true;
-}
 
 // Waits for the channel. The peer may be connecting to us at the same time, so we handle its request meanwhile; look_around() may then see
 // the outcome before we do.
 Status Endpoint::finish_opening(Index index) {
   for (Waiting waiting(*this);;) {
-    const auto opening = opening_of(index);
-    if (opening == openings_.end()) return {};
+    Opening* const opening = openings_.find(index);
+    if (opening == nullptr) return {};
     if (opening->failed) return tl::unexpected(*std::exchange(opening->failed, std::nullopt));
     if (!opening->pending) {
-      if (const Status begun = begin_opening(*opening); !begun) return begun;
+      if (const Status begun = openings_.begin(*opening); !begun) return begun;
     }
     look_at_openings();
-    if (const auto still = opening_of(index); still != openings_.end() && still->pending) waiting.serve();
+    if (const Opening* const still = openings_.find(index); still != nullptr && still->pending) waiting.serve();
   }
 }
 
 // Finishes openings that have their channels now. Failed ones wait for the next request.
 void Endpoint::look_at_openings() {
-  for (size_t at = 0; at < openings_.size();) {
-    if (!look_at_opening(openings_[at])) {
-      ++at;
-      continue;
-    }
-    const Index index = openings_[at].index;
-    openings_.erase(openings_.begin() + static_cast<std::ptrdiff_t>(at));
-    introduce(index);
+  while (const auto opened = openings_.take_open()) {
+    const Opening& opening = opened->opening;
+    Peer& peer = add_peer(opened->channel, opening.target.find('@') == std::string::npos);
+    peer.translations = 1;
+    peer.index = opening.index;
+    peer.name = opening.target;
+    translations_[opening.index] = {&peer, opening.tag};
+    introduce(opening.index);
   }
 }
 
 // Opens the channel of a request that may wait; returns the reason if there is none. Tries again what failed before.
 std::optional<ReturnStatus> Endpoint::open_late(Index index) {
   if (!in_use(index)) return ReturnStatus::bad_entry;
-  if (const auto opening = opening_of(index); opening != openings_.end()) opening->failed.reset();
+  if (Opening* const opening = openings_.find(index)) opening->failed.reset();
   const Status there = finish_opening(index);
   if (!there) return to_return(there.error().code);
   return std::nullopt;
@@ -154,11 +114,11 @@ std::optional<ReturnStatus> Endpoint::open_late(Index index) {
 std::optional<ReturnStatus> Endpoint::open_meanwhile(Index index) {
   if (!in_use(index)) return ReturnStatus::bad_entry;
   look_at_openings();
-  const auto opening = opening_of(index);
-  if (opening == openings_.end()) return std::nullopt;
+  Opening* const opening = openings_.find(index);
+  if (opening == nullptr) return std::nullopt;
   if (const auto failed = std::exchange(opening->failed, std::nullopt)) return to_return(failed->code);
   if (opening->pending) return std::nullopt;
-  const Status begun = begin_opening(*opening);
+  const Status begun = openings_.begin(*opening);
   if (!begun) return to_return(begun.error().code);
   return std::nullopt;
 }

@@ -17,6 +17,9 @@ namespace unet::am {
 class Endpoint;
 struct Peer;
 
+using Index = uint32_t;  // an index of the translation table
+constexpr Index kNoIndex = ~Index{0};
+
 // The message of the handler that runs; valid until the handler returns. It cannot be copied: a copy could reply twice, or late.
 class Token {
  public:
