@@ -16,7 +16,6 @@
 namespace unet::am {
 namespace {
 
-constexpr uint64_t kHeldMax = 8 * 1024 * 1024;     // bytes of early packets, over all peers
 constexpr uint32_t kDrainMax = 4096;               // messages handled before a peer is given up
 constexpr Nanoseconds kTellTime = 100 * kMillisecond;  // how long the end of an endpoint waits for room at the network interface
 constexpr Nanoseconds kTransferNap = kMillisecond;  // time between checks whether a channel has room for a transfer
@@ -42,11 +41,9 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(Context& context, const Optio
 }
 
 Endpoint::Endpoint(const Context& context, unet::Endpoint endpoint, const Options& options)
-    : context_(context), endpoint_(std::move(endpoint)), flow_options_(options.flow),
+    : context_(context), endpoint_(std::move(endpoint)),
       admission_(options.admit, options.admit_context, options.same_user_only, options.other_hosts), owner_(::getpid()),
-      openings_(endpoint_, admission_), handlers_(*this, counters_) {
-  budget_.left = kHeldMax;
-  flow_options_.session = wall_sixteenths() | 1;  // not 0
+      openings_(endpoint_, admission_), handlers_(*this, counters_), peers_(endpoint_, handlers_, counters_, options.flow) {
   const std::lock_guard held(everyone().mutex);
   everyone().endpoints.push_back(this);
 }
@@ -55,8 +52,9 @@ Endpoint::~Endpoint() {
   if (bundle_ != nullptr) bundle_->remove(*this);
   if (handlers_.running()) misused("a handler does not destroy its own endpoint: do so when poll() or wait() has returned");
   if (waiting_ != 0) misused("a handler does not destroy an endpoint by which a call waits: do so when that has returned");
-  // In a child after fork() the channels belong to the parent, which continues them.
-  if (::getpid() == owner_) tell_all(kTellTime);
+  // A handled request that its peer does not know of would be returned to that peer. In a child after fork() the channels belong to the
+  // parent, which continues them.
+  if (::getpid() == owner_) peers_.tell_all(kTellTime);
   for (const Transfer& each : transfers_) {
     if (each.done != nullptr) handlers_.call([&] { each.done(*this, each.context); });
   }
@@ -70,50 +68,9 @@ const Flow* Endpoint::flow(Index to) const noexcept {
 
 // ---- peers
 
-Peer& Endpoint::add_peer(Channel channel, bool on_this_ni) {
-  peers_.push_back(std::make_unique<Peer>(endpoint_, channel, ++identities_));
-  Peer& peer = *peers_.back();
-  if (endpoint_.kind(channel) != control::ChannelKind::local) {
-    FlowOptions options = flow_options_;
-    // The delay here is that of processes that share cores, so only the credits limit what is in flight.
-    if (on_this_ni) options.congestion.no_wire = true;
-    peer.wire = std::make_unique<WireLink>(endpoint_, channel, options, pool_, budget_);
-    if (wires_.empty()) absence_.begin(clock_.now());
-    wires_.push_back(&peer);
-  }
-  const auto index = static_cast<uint32_t>(channel);
-  if (by_channel_.size() <= index) by_channel_.resize(index + 1);
-  by_channel_[index] = &peer;
-  return peer;
-}
-
-// Returns to the error handler each request that the peer has not acknowledged as handled, and each unanswered get even if acknowledged.
-void Endpoint::end_peer(Peer& peer) noexcept {
-  if (!peer.open) return;
-  peer.open = false;
-  const auto comes_back = [&](const PendingRequest& request) {
-    if (request.kind == Kind::long_piece || (request.kind == Kind::get_request && !request.last)) return;
-    handlers_.come_back(ReturnStatus::unreachable, request.kind, request.handler, request.index, {request.arguments.data(), request.count});
-  };
-  // First forget the gets: their owner may free the memory when it gets them back.
-  const uint32_t answered = std::exchange(peer.gets_answered, peer.gets_begun);
-  peer.get_failed.reset();
-  const uint32_t unhandled = peer.unhandled();
-  for (uint32_t each = answered; each != peer.gets_begun; ++each) {
-    const uint32_t number = peer.gets[each % kFlowWindow];
-    if (peer.begun - number > unhandled) comes_back(peer.pending(number));
-  }
-  for (uint32_t number = peer.begun - unhandled; number != peer.begun; ++number) comes_back(peer.pending(number));
-}
-
 void Endpoint::remove_peer(Peer& peer) noexcept {
-  by_channel_[static_cast<uint32_t>(peer.channel)] = nullptr;
-  std::erase(wires_, &peer);
-  std::erase(untold_, &peer);
   end_transfers(peer);
-  peer.wire.reset();  // releases its messages before the channel closes
-  endpoint_.close(peer.channel);
-  std::erase_if(peers_, [&](const auto& each) { return each.get() == &peer; });
+  peers_.remove(peer);
 }
 
 bool Endpoint::may_be_peer(const ConnectionRequest& request) {
@@ -133,7 +90,7 @@ void Endpoint::let_in(const ConnectionRequest& request) {
   const auto channel = endpoint_.accept(request.id);
   if (!channel) return;
   const bool on_this_ni = request.peer_uid != -1;
-  Peer& peer = add_peer(*channel, on_this_ni);
+  Peer& peer = peers_.add(*channel, on_this_ni);
   // For its own processes the NI reports the bound name, or else the process ("pid 123"). For another host it reports only the host.
   if (!on_this_ni) {
     peer.host = request.peer;
@@ -154,15 +111,6 @@ void Endpoint::handle_arrived() {
   }
 }
 
-// Before this endpoint ends: a handled request that its peer does not know of would be returned to that peer.
-void Endpoint::tell_all(Nanoseconds limit) noexcept {
-  tell_credits();
-  const Nanoseconds start = monotonic_now();
-  for (Peer* const peer : wires_) {
-    while (peer->open && !peer->wire->tell(clock_.now()) && monotonic_now() - start < limit) ::sched_yield();
-  }
-}
-
 // Accepts new peers, and ends those with a closed channel.
 void Endpoint::look_around() {
   looks_ = 0;
@@ -170,20 +118,20 @@ void Endpoint::look_around() {
   while (const auto event = endpoint_.next_event()) {
     if (event->kind == ChannelEvent::Kind::opened) {
       if (may_be_peer({.peer = event->peer})) {
-        add_peer(event->channel, false);
+        peers_.add(event->channel, false);
       } else {
         ++counters_.not_admitted;
         endpoint_.close(event->channel);
       }
       continue;
     }
-    Peer* const peer = peer_of(event->channel);
+    Peer* const peer = peers_.find(event->channel);
     if (peer == nullptr) {
       endpoint_.close(event->channel);
       continue;
     }
     handle_arrived();
-    end_peer(*peer);
+    peers_.end(*peer);
     if (peer->translations == 0) remove_peer(*peer);
   }
   if (__builtin_expect(!openings_.empty(), 0)) look_at_openings();
@@ -201,23 +149,23 @@ uint32_t Endpoint::turn() {
 // Returns how long the endpoint may rest unless something arrives.
 Nanoseconds Endpoint::rest(Nanoseconds limit) const noexcept {
   if (!transfers_.empty()) limit = std::min(limit, kTransferNap);
-  const Nanoseconds next = clock_.next_timeout();
+  const Nanoseconds next = peers_.clock().next_timeout();
   if (next == kNever) return limit;
   const Nanoseconds now = flow_now();
   return std::min(limit, next > now ? next - now : 0);
 }
 
 // Returns the same as a point in time; 0: soon, or at once.
-Nanoseconds Endpoint::due() const noexcept { return transfers_.empty() ? clock_.next_timeout() : 0; }
+Nanoseconds Endpoint::due() const noexcept { return transfers_.empty() ? peers_.clock().next_timeout() : 0; }
 
 // Prepares a sleep. False if there was work: the caller may be waiting for what a handler did, and handlers also run without a message.
 bool Endpoint::settle(Nanoseconds& limit) {
   if (handlers_.running()) return false;
-  tell_credits();
+  peers_.tell_credits();
   const uint64_t before = handlers_.ended();
   if (turn() != 0 || handlers_.ended() != before) return false;
   limit = rest(limit);
-  absence_.sleeps();
+  peers_.absence().sleeps();
   return true;
 }
 
@@ -265,26 +213,26 @@ uint32_t Endpoint::turn_own_peers() {
 
 // Returns whether one of our translations may lead to an endpoint of this name.
 bool Endpoint::leads_to(std::string_view name) const noexcept {
-  return openings_.lead_to(name) || std::any_of(peers_.begin(), peers_.end(), [&](const auto& each) {
+  return openings_.lead_to(name) || std::any_of(peers_.all().begin(), peers_.all().end(), [&](const auto& each) {
     return each->translations != 0 && Openings::is_target(each->name, name);
   });
 }
 
 bool Endpoint::flush(Nanoseconds timeout) {
   const auto all_arrived = [&] {
-    return std::all_of(wires_.begin(), wires_.end(), [](const Peer* peer) {
+    return std::all_of(peers_.wires().begin(), peers_.wires().end(), [](const Peer* peer) {
       return !peer->open || (peer->wire->flow().unacknowledged() == 0 && peer->wire->flow().in_flight() == 0);
     });
   };
   if (handlers_.running()) return false;
-  tell_credits();
+  peers_.tell_credits();
   Waiting waiting(*this);
   Nanoseconds waited = 0;
   for (const Nanoseconds start = monotonic_now(); !transfers_.empty() || !all_arrived(); waited = monotonic_now() - start) {
     if (waited >= timeout) return false;
     waiting.serve(std::min(timeout - waited, kMillisecond));
   }
-  tell_all(std::min(timeout - std::min(waited, timeout), kTellTime));  // the program may end without the destructor
+  peers_.tell_all(std::min(timeout - std::min(waited, timeout), kTellTime));  // the program may end without the destructor
   return true;
 }
 

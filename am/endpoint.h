@@ -28,17 +28,14 @@
 #include <string_view>
 #include <vector>
 
-#include "am/absence.h"
 #include "am/admission.h"
-#include "am/buffer_pool.h"
 #include "am/counters.h"
 #include "am/flow.h"
 #include "am/handler_table.h"
 #include "am/memory_segment.h"
 #include "am/openings.h"
-#include "am/peer.h"
+#include "am/peer_table.h"
 #include "am/tag_rule.h"
-#include "am/wire_clock.h"
 #include "unet/context.h"
 
 namespace unet::am {
@@ -174,7 +171,7 @@ class Endpoint {
   // ---- looking
 
   const Counters& counters() const noexcept { return counters_; }
-  uint64_t peers() const noexcept { return peers_.size(); }
+  uint64_t peers() const noexcept { return peers_.all().size(); }
   // Returns the flow to a peer on a wire; nullptr for a peer on a local channel.
   const Flow* flow(Index to) const noexcept;
   unet::Endpoint& raw() noexcept { return endpoint_; }
@@ -233,7 +230,6 @@ class Endpoint {
   Endpoint(const Context& context, unet::Endpoint endpoint, const Options& options);
 
   // Set-up, and the beginning and end of channels.
-  Peer& add_peer(Channel channel, bool on_this_ni);
   bool may_be_peer(const ConnectionRequest& request);
   void let_in(const ConnectionRequest& request);
   Status finish_opening(Index index);
@@ -242,13 +238,8 @@ class Endpoint {
   std::optional<ReturnStatus> open_meanwhile(Index index);
   void introduce(Index index);
   void remove_peer(Peer& peer) noexcept;
-  void end_peer(Peer& peer) noexcept;
   void look_around();
   void handle_arrived();
-  Peer* peer_of(Channel channel) noexcept {
-    const auto index = static_cast<uint32_t>(channel);
-    return index < by_channel_.size() ? by_channel_[index] : nullptr;
-  }
 
   // Sending.
   Translation* find(Index to, Kind kind, uint8_t handler, std::span<const uint32_t> arguments, Outcome& outcome);
@@ -258,9 +249,7 @@ class Endpoint {
   bool send_long_line(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments);
   Peer* wait_credit(Index to, uint64_t id);
   Outcome send_request(Index to, uint64_t id, PacketFields& fields, Bytes payload);
-  void note_request(Peer& peer, Index index, const PacketFields& fields) noexcept;
   Outcome send_reply(Token& token, PacketFields& fields, Bytes payload) noexcept;
-  SendOutcome post_request(Peer& peer, Tag tag, Index index, PacketFields& fields, Bytes payload);
   Outcome get_pieces(Index from, uint64_t id, PacketFields fields, uint64_t offset, MutableBytes memory);
   Outcome begin_transfer(const Transfer& transfer);
   bool push_transfer(Transfer& transfer);
@@ -288,7 +277,6 @@ class Endpoint {
   void end_get(Peer& peer);
   void take_returned(Peer& peer, const PacketFields& fields);
   void take_introduction(Peer& peer, const PacketFields& fields, Bytes payload);
-  void handled(Peer& peer);
   void complete_gets();
   uint32_t turn();
   uint32_t turn_own_peers();
@@ -298,13 +286,9 @@ class Endpoint {
   Nanoseconds due() const noexcept;
   bool settle(Nanoseconds& limit);
   void turn_wires(bool empty);
-  void pump(Peer& peer);
-  void tell_credits() noexcept;
-  void tell_all(Nanoseconds limit) noexcept;
 
   Context context_;
   unet::LayerEndpoint endpoint_;
-  FlowOptions flow_options_;
   Admission admission_;
   pid_t owner_;
   Bundle* bundle_ = nullptr;
@@ -313,25 +297,17 @@ class Endpoint {
   Openings openings_;
   Counters counters_;
   HandlerTable handlers_;
+  PeerTable peers_;
   std::vector<Translation> translations_;
-  std::vector<Peer*> by_channel_;
   PacketFields line_;            // the one-line message of the running handler
   uint32_t waiting_ = 0;         // calls that wait; meanwhile the endpoint must not be destroyed or moved
   uint32_t unpolled_ = 0;        // requests since the last poll
   uint32_t looks_ = 0;           // polls since the last look_around(); an empty one counts more
   TagRule tag_rule_;
   MemorySegment segment_;
-  std::vector<Peer*> untold_;    // peers that have to be told of requests handled without a reply
-  std::vector<Peer*> wires_;
   std::vector<Completion> completions_;
   std::vector<Transfer> transfers_;
-  WireClock clock_;
-  Absence absence_;              // used with peers on wires
   Reservation reserved_;
-  BufferPool pool_;
-  HoldBudget budget_;
-  uint64_t identities_ = 0;
-  std::vector<std::unique_ptr<Peer>> peers_;  // declared last: links are destroyed before the members they use
 };
 
 }  // namespace unet::am

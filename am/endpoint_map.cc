@@ -54,7 +54,7 @@ Status Endpoint::unmap(Index index) {
   Peer& peer = *translations_[index].peer;
   handle_arrived();
   complete_gets();
-  end_peer(peer);
+  peers_.end(peer);
   remove_peer(peer);
   translations_[index] = {};
   return {};
@@ -92,7 +92,7 @@ Status Endpoint::finish_opening(Index index) {
 void Endpoint::look_at_openings() {
   while (const auto opened = openings_.take_open()) {
     const Opening& opening = opened->opening;
-    Peer& peer = add_peer(opened->channel, opening.target.find('@') == std::string::npos);
+    Peer& peer = peers_.add(opened->channel, opening.target.find('@') == std::string::npos);
     peer.translations = 1;
     peer.index = opening.index;
     peer.name = opening.target;
@@ -133,7 +133,7 @@ void Endpoint::introduce(Index index) {
   Peer& peer = *to.peer;
   PacketFields fields({.kind = Kind::medium_request, .flags = PacketFlags::kName});
   peer.add_tag(to.tag, fields);
-  if (post_request(peer, to.tag, index, fields, as_bytes(name_.data(), name_.size())) != SendOutcome::sent) return;
+  if (peers_.send(peer, to.tag, index, fields, as_bytes(name_.data(), name_.size())) != SendOutcome::sent) return;
   peer.pending(peer.begun - 1).kind = Kind::long_piece;
   --counters_.requests;
 }

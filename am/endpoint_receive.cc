@@ -18,7 +18,7 @@ constexpr uint32_t kEmptyWeight = 16;
 uint32_t Endpoint::poll() {
   if (handlers_.running()) return 0;
   unpolled_ = 0;
-  clock_.begin_poll();
+  peers_.clock().begin_poll();
   uint32_t count = 0;
   Message message;
   if (endpoint_.receive(message)) {
@@ -27,11 +27,11 @@ uint32_t Endpoint::poll() {
       ++count;
     } while (count < kBatch && endpoint_.receive_next(message));
   } else {
-    if (!untold_.empty()) tell_credits();
+    if (peers_.has_untold()) peers_.tell_credits();
   }
   if (!completions_.empty()) complete_gets();
   if (__builtin_expect(!transfers_.empty(), 0)) turn_transfers();
-  if (!wires_.empty()) turn_wires(count == 0);
+  if (!peers_.wires().empty()) turn_wires(count == 0);
   looks_ += count == 0 ? kEmptyWeight : 1;
   if (looks_ >= kLookEvery) look_around();
   return count;
@@ -39,28 +39,14 @@ uint32_t Endpoint::poll() {
 
 // Arrived packets are handled before time-outs.
 void Endpoint::turn_wires(bool empty) {
-  const Nanoseconds now = clock_.poll_time();
-  absence_.polled(now, empty);
-  if (!clock_.take_due(now, empty)) return;
-  for (Peer* const peer : wires_) {
+  const Nanoseconds now = peers_.clock().poll_time();
+  peers_.absence().polled(now, empty);
+  if (!peers_.clock().take_due(now, empty)) return;
+  for (Peer* const peer : peers_.wires()) {
     if (!peer->open) continue;
     peer->wire->handle_timeout(now);
     handle_wire(*peer);
   }
-}
-
-void Endpoint::pump(Peer& peer) {
-  const bool done = peer.wire->pump(clock_.pump_time());
-  clock_.schedule(done ? peer.wire->next_timeout() : 0);  // if the NI has no room, the next poll tries again
-  if (peer.wire->flow().state() != Flow::State::open) end_peer(peer);
-}
-
-void Endpoint::tell_credits() noexcept {
-  for (Peer* const peer : untold_) {
-    if (peer->local.untold() != 0) peer->local.tell();
-    peer->in_untold = peer->local.untold() != 0;  // no room: try again later
-  }
-  std::erase_if(untold_, [](const Peer* peer) { return !peer->in_untold; });
 }
 
 void Endpoint::complete_gets() {
@@ -74,11 +60,11 @@ void Endpoint::complete_gets() {
 // ---- messages
 
 void Endpoint::handle(const Message& message) {
-  Peer* peer = peer_of(message.channel);
+  Peer* peer = peers_.find(message.channel);
   if (__builtin_expect(peer == nullptr, 0)) {
     // A static channel, which we have not seen opening yet.
     look_around();
-    peer = peer_of(message.channel);
+    peer = peers_.find(message.channel);
     if (peer == nullptr) {
       ++counters_.unknown_channel;
       endpoint_.release(message);
@@ -87,9 +73,9 @@ void Endpoint::handle(const Message& message) {
   }
   if (__builtin_expect(!peer->open, 0)) return endpoint_.release(message);
   if (__builtin_expect(peer->wire == nullptr, 1)) return handle_local(*peer, message);
-  const Nanoseconds now = clock_.now();
-  absence_.found(now);
-  peer->wire->receive(message, now, absence_.time());
+  const Nanoseconds now = peers_.clock().now();
+  peers_.absence().found(now);
+  peer->wire->receive(message, now, peers_.absence().time());
   handle_wire(*peer);
 }
 
@@ -122,7 +108,7 @@ inline bool Endpoint::handle_long_line(Peer& peer, const Message& message) {
 inline void Endpoint::run_line(Peer& peer, const Handler& handler, Bytes payload) {
   Token token(*this, peer, line_, payload);
   handlers_.run(handler, token);
-  if (is_request(line_.kind) && !token.replied_) handled(peer);
+  if (is_request(line_.kind) && !token.replied_) peers_.handled(peer);
 }
 
 void Endpoint::handle_local(Peer& peer, const Message& message) {
@@ -146,7 +132,7 @@ void Endpoint::handle_wire(Peer& peer) {
   Bytes payload;
   if (waiting_ != 0) handlers_.note_progress();  // new credits: a call of another thread may wait for them
   while (const PacketFields* const fields = peer.wire->next(payload)) dispatch(peer, *fields, payload);
-  pump(peer);
+  peers_.pump(peer);
 }
 
 void Endpoint::dispatch(Peer& peer, const PacketFields& fields, Bytes payload) {
@@ -185,7 +171,7 @@ void Endpoint::dispatch_request(Peer& peer, const PacketFields& fields, Bytes pa
     if ((fields.flags & PacketFlags::kTag) != 0) peer.tag_heard = fields.tag;
     if ((fields.flags & PacketFlags::kName) != 0) {
       take_introduction(peer, fields, payload);
-      return handled(peer);
+      return peers_.handled(peer);
     }
   }
   Token token(*this, peer, fields, payload);
@@ -200,7 +186,7 @@ void Endpoint::dispatch_request(Peer& peer, const PacketFields& fields, Bytes pa
     if (is_long(fields.kind)) token.payload_ = segment_.deposit(fields, payload);
     if (fields.kind != Kind::long_piece) handlers_.run(handlers_[fields.handler], token);
   }
-  if (!token.replied_) handled(peer);
+  if (!token.replied_) peers_.handled(peer);
 }
 
 void Endpoint::refuse(Token& token, ReturnStatus why) noexcept {
@@ -209,17 +195,6 @@ void Endpoint::refuse(Token& token, ReturnStatus why) noexcept {
                      static_cast<uint64_t>(refused.kind));
   copy_words(reply.arguments.data(), refused.arguments.data(), refused.count);
   send_reply(token, reply, {});
-}
-
-// Counts a request that was handled without a reply.
-void Endpoint::handled(Peer& peer) {
-  if (peer.wire != nullptr) return peer.wire->handled();
-  peer.local.handled();
-  if (peer.local.untold() >= kFlowWindow / 4) peer.local.tell();
-  if (peer.local.untold() != 0 && !peer.in_untold) {
-    peer.in_untold = true;
-    untold_.push_back(&peer);
-  }
 }
 
 // ---- replies of peers

@@ -55,18 +55,13 @@ Peer* Endpoint::wait_credit(Index to, uint64_t id) {
   return peer;
 }
 
-void Endpoint::note_request(Peer& peer, Index index, const PacketFields& fields) noexcept {
-  peer.record(index, fields.kind, fields.handler, {fields.arguments.data(), fields.count});
-  ++counters_.requests;
-}
-
 // Waits for a credit and for room in the channel.
 Outcome Endpoint::send_request(Index to, uint64_t id, PacketFields& fields, Bytes payload) {
   Waiting waiting(*this);
   while (Peer* const peer = wait_credit(to, id)) {
     const Tag tag = translations_[to].tag;
     peer->add_tag(tag, fields);
-    const SendOutcome outcome = post_request(*peer, tag, to, fields, payload);
+    const SendOutcome outcome = peers_.send(*peer, tag, to, fields, payload);
     if (__builtin_expect(outcome == SendOutcome::sent, 1)) return Outcome::sent;
     if (outcome != SendOutcome::full) {
       look_around();  // handles what the peer sent before its end, before anything is returned
@@ -76,20 +71,6 @@ Outcome Endpoint::send_request(Index to, uint64_t id, PacketFields& fields, Byte
   }
   if (fields.kind == Kind::long_piece) return Outcome::returned;  // only the whole message is returned, once
   return handlers_.come_back(ReturnStatus::unreachable, fields.kind, fields.handler, to, {fields.arguments.data(), fields.count});
-}
-
-// Needs a credit, and a tag set by Peer::add_tag().
-SendOutcome Endpoint::post_request(Peer& peer, Tag tag, Index index, PacketFields& fields, Bytes payload) {
-  if (peer.wire == nullptr) {
-    if (const SendOutcome outcome = peer.local.send(fields, payload); __builtin_expect(outcome != SendOutcome::sent, 0)) return outcome;
-  }
-  peer.tag_told = tag;
-  note_request(peer, index, fields);
-  if (peer.wire != nullptr) {
-    peer.wire->begin(fields, payload);
-    pump(peer);
-  }
-  return SendOutcome::sent;
 }
 
 // ---- short and medium
@@ -183,13 +164,13 @@ Outcome Endpoint::commit(uint8_t handler, uint32_t length, std::span<const uint3
   peer.tag_told = to->tag;
   copy_arguments(reserved_.fields, arguments);
   if (peer.wire != nullptr) {
-    note_request(peer, reserved_.index, reserved_.fields);
+    peers_.record(peer, reserved_.index, reserved_.fields);
     peer.wire->commit(reserved_.fields, length);
-    pump(peer);
+    peers_.pump(peer);
     return Outcome::sent;
   }
   if (peer.local.post(reserved_.fields, length) == SendOutcome::sent) {
-    note_request(peer, reserved_.index, reserved_.fields);
+    peers_.record(peer, reserved_.index, reserved_.fields);
     return Outcome::sent;
   }
   return handlers_.come_back(ReturnStatus::unreachable, Kind::medium_request, handler, reserved_.index, arguments);

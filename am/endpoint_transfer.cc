@@ -58,7 +58,7 @@ bool Endpoint::push_transfer(Transfer& transfer) {
     }
     peer.add_tag(transfer.tag, fields);
     const Bytes part = transfer.payload.subspan(transfer.at, last ? rest : piece);
-    if (post_request(peer, transfer.tag, transfer.index, fields, part) != SendOutcome::sent) return false;
+    if (peers_.send(peer, transfer.tag, transfer.index, fields, part) != SendOutcome::sent) return false;
     transfer.at += last ? rest : piece;
     if (last) return true;
   }
