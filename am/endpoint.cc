@@ -43,7 +43,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(Context& context, const Optio
 Endpoint::Endpoint(const Context& context, unet::Endpoint endpoint, const Options& options)
     : context_(context), endpoint_(std::move(endpoint)),
       admission_(options.admit, options.admit_context, options.same_user_only, options.other_hosts), owner_(::getpid()),
-      openings_(endpoint_, admission_), handlers_(*this, counters_), peers_(endpoint_, handlers_, counters_, options.flow) {
+      openings_(endpoint_, admission_), handlers_(*this, counters_), peers_(endpoint_, handlers_, counters_, options.flow),
+      transfers_(*this, peers_, handlers_, counters_) {
   const std::lock_guard held(everyone().mutex);
   everyone().endpoints.push_back(this);
 }
@@ -55,9 +56,7 @@ Endpoint::~Endpoint() {
   // A handled request that its peer does not know of would be returned to that peer. In a child after fork() the channels belong to the
   // parent, which continues them.
   if (::getpid() == owner_) peers_.tell_all(kTellTime);
-  for (const Transfer& each : transfers_) {
-    if (each.done != nullptr) handlers_.call([&] { each.done(*this, each.context); });
-  }
+  transfers_.release_all();
   const std::lock_guard held(everyone().mutex);
   std::erase(everyone().endpoints, this);
 }
@@ -69,7 +68,7 @@ const Flow* Endpoint::flow(Index to) const noexcept {
 // ---- peers
 
 void Endpoint::remove_peer(Peer& peer) noexcept {
-  end_transfers(peer);
+  transfers_.end_all(peer);
   peers_.remove(peer);
 }
 

@@ -36,6 +36,7 @@
 #include "am/openings.h"
 #include "am/peer_table.h"
 #include "am/tag_rule.h"
+#include "am/transfers.h"
 #include "unet/context.h"
 
 namespace unet::am {
@@ -59,9 +60,6 @@ struct Options {
   // hosts, and the program chooses those that it maps by name.
   bool other_hosts = false;
 };
-
-// Runs when the caller may reuse the `payload` of a request_long_async(). It may do what a handler may do: it sends nothing.
-using DoneFunction = void (*)(Endpoint& endpoint, void* context);
 
 class Endpoint {
  public:
@@ -192,19 +190,6 @@ class Endpoint {
     MutableBytes memory;
     std::array<uint32_t, kArgumentsMax> arguments;
   };
-  struct Transfer {          // an asynchronous request that is not sent completely
-    Peer* peer;
-    Tag tag;
-    Index index;
-    uint8_t handler, count;
-    uint64_t offset;
-    Bytes payload;
-    uint64_t at;             // bytes sent so far
-    DoneFunction done;
-    void* context;
-    bool sent;
-    std::array<uint32_t, kArgumentsMax> arguments;
-  };
   struct Reservation {       // the medium request that commit() sends
     Translation* to = nullptr;  // nullptr: there is none
     Index index = 0;
@@ -251,11 +236,6 @@ class Endpoint {
   Outcome send_request(Index to, uint64_t id, PacketFields& fields, Bytes payload);
   Outcome send_reply(Token& token, PacketFields& fields, Bytes payload) noexcept;
   Outcome get_pieces(Index from, uint64_t id, PacketFields fields, uint64_t offset, MutableBytes memory);
-  Outcome begin_transfer(const Transfer& transfer);
-  bool push_transfer(Transfer& transfer);
-  void turn_transfers();
-  void end_transfer(size_t index);
-  void end_transfers(const Peer& peer);
 
   // Receiving.
   void handle(const Message& message);
@@ -298,6 +278,7 @@ class Endpoint {
   Counters counters_;
   HandlerTable handlers_;
   PeerTable peers_;
+  Transfers transfers_;
   std::vector<Translation> translations_;
   PacketFields line_;            // the one-line message of the running handler
   uint32_t waiting_ = 0;         // calls that wait; meanwhile the endpoint must not be destroyed or moved
@@ -306,7 +287,6 @@ class Endpoint {
   TagRule tag_rule_;
   MemorySegment segment_;
   std::vector<Completion> completions_;
-  std::vector<Transfer> transfers_;
   Reservation reserved_;
 };
 

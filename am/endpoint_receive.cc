@@ -30,7 +30,7 @@ uint32_t Endpoint::poll() {
     if (peers_.has_untold()) peers_.tell_credits();
   }
   if (!completions_.empty()) complete_gets();
-  if (__builtin_expect(!transfers_.empty(), 0)) turn_transfers();
+  if (__builtin_expect(!transfers_.empty(), 0)) transfers_.poll();
   if (!peers_.wires().empty()) turn_wires(count == 0);
   looks_ += count == 0 ? kEmptyWeight : 1;
   if (looks_ >= kLookEvery) look_around();

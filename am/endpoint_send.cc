@@ -204,6 +204,24 @@ Outcome Endpoint::request_long(Index to, uint8_t handler, uint64_t offset, Bytes
   return send_request(to, id, fields, payload.subspan(at));
 }
 
+Outcome Endpoint::request_long_async(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments,
+                                     DoneFunction done, void* context) {
+  if (handlers_.running() || arguments.size() > kArgumentsMax || payload.size() > kLongMax) return Outcome::bad_call;
+  poll();
+  if (!is_mapped(to)) {
+    if (const auto why = open_meanwhile(to)) return handlers_.come_back(*why, Kind::long_request, handler, to, arguments);
+    if (!is_mapped(to)) return Outcome::not_sent;
+  }
+  Peer& peer = *translations_[to].peer;
+  if (!peer.open) return handlers_.come_back(ReturnStatus::unreachable, Kind::long_request, handler, to, arguments);
+  if (!peer.has_credit() || transfers_.full()) return Outcome::not_sent;
+  Transfer transfer{.peer = &peer, .tag = translations_[to].tag, .index = to, .handler = handler,
+                    .count = static_cast<uint8_t>(arguments.size()), .offset = offset, .payload = payload, .at = 0, .done = done,
+                    .context = context, .sent = false, .arguments = {}};
+  copy_words(transfer.arguments.data(), arguments.data(), transfer.count);
+  return transfers_.begin(transfer);
+}
+
 Outcome Endpoint::get(Index from, uint8_t handler, uint64_t offset, MutableBytes memory, std::span<const uint32_t> arguments) {
   if (memory.size() > kLongMax) return Outcome::bad_call;
   Outcome outcome;
