@@ -71,7 +71,7 @@ Result<std::unique_ptr<Bundle>> Bundle::create(Threads threads) {
 Bundle::~Bundle() {
   if (in_handler()) misused("a handler does not destroy its own bundle: do so when poll() or wait() has returned");
   for (Endpoint* each : endpoints_) {
-    if (each->waiting_ != 0) misused("a handler does not destroy a bundle in which a call waits: do so when that has returned");
+    if (each->handlers_.is_waited_for()) misused("a handler does not destroy a bundle in which a call waits: do so when that has returned");
     leave(*each);
   }
 }
@@ -97,8 +97,8 @@ void Bundle::remove(Endpoint& endpoint) noexcept {
     misused("a handler neither destroys an endpoint of its bundle nor takes it out: do so when poll() or wait() has returned");
   }
   // Let a call of another thread that waits on this endpoint finish.
-  while (shared() && endpoint.waiting_ != 0 && __libc_single_threaded == 0) step_back();
-  if (endpoint.waiting_ != 0) misused("a handler neither destroys nor moves an endpoint by which a call waits: do so after it");
+  while (shared() && endpoint.handlers_.is_waited_for() && __libc_single_threaded == 0) step_back();
+  if (endpoint.handlers_.is_waited_for()) misused("a handler neither destroys nor moves an endpoint by which a call waits: do so after it");
   std::erase(endpoints_, &endpoint);
   leave(endpoint);
   wake();

@@ -19,6 +19,9 @@ namespace {
 constexpr uint32_t kDrainMax = 4096;               // messages handled before a peer is given up
 constexpr Nanoseconds kTellTime = 100 * kMillisecond;  // how long the end of an endpoint waits for room at the network interface
 constexpr Nanoseconds kTransferNap = kMillisecond;  // time between checks whether a channel has room for a transfer
+constexpr uint32_t kBatch = 32;                    // messages per poll
+constexpr uint32_t kLookEvery = 1024;              // polls between two looks for new peers; an empty poll counts kEmptyWeight times
+constexpr uint32_t kEmptyWeight = 16;
 constexpr uint32_t kPollsBeforeSleep = 64;         // empty polls: some microseconds
 
 // All endpoints of this process, and those that it had before fork(). Never destroyed, because an endpoint may outlive every static object.
@@ -44,7 +47,7 @@ Endpoint::Endpoint(const Context& context, unet::Endpoint endpoint, const Option
     : context_(context), endpoint_(std::move(endpoint)),
       admission_(options.admit, options.admit_context, options.same_user_only, options.other_hosts), owner_(::getpid()),
       openings_(endpoint_, admission_), handlers_(*this, counters_), peers_(endpoint_, handlers_, counters_, options.flow),
-      transfers_(*this, peers_, handlers_, counters_) {
+      transfers_(*this, peers_, handlers_, counters_), dispatcher_(*this, endpoint_, peers_, handlers_, counters_) {
   const std::lock_guard held(everyone().mutex);
   everyone().endpoints.push_back(this);
 }
@@ -52,7 +55,7 @@ Endpoint::Endpoint(const Context& context, unet::Endpoint endpoint, const Option
 Endpoint::~Endpoint() {
   if (bundle_ != nullptr) bundle_->remove(*this);
   if (handlers_.running()) misused("a handler does not destroy its own endpoint: do so when poll() or wait() has returned");
-  if (waiting_ != 0) misused("a handler does not destroy an endpoint by which a call waits: do so when that has returned");
+  if (handlers_.is_waited_for()) misused("a handler does not destroy an endpoint by which a call waits: do so when that has returned");
   // A handled request that its peer does not know of would be returned to that peer. In a child after fork() the channels belong to the
   // parent, which continues them.
   if (::getpid() == owner_) peers_.tell_all(kTellTime);
@@ -134,6 +137,38 @@ void Endpoint::look_around() {
     if (peer->translations == 0) remove_peer(*peer);
   }
   if (__builtin_expect(!openings_.empty(), 0)) look_at_openings();
+}
+
+// ---- progress
+
+uint32_t Endpoint::poll() {
+  if (handlers_.running()) return 0;
+  unpolled_ = 0;
+  peers_.clock().begin_poll();
+  uint32_t count = 0;
+  Message message;
+  if (endpoint_.receive(message)) {
+    do {
+      handle(message);
+      ++count;
+    } while (count < kBatch && endpoint_.receive_next(message));
+  } else {
+    if (peers_.has_untold()) peers_.tell_credits();
+  }
+  if (dispatcher_.has_completions()) dispatcher_.complete_gets();
+  if (__builtin_expect(!transfers_.empty(), 0)) transfers_.poll();
+  if (!peers_.wires().empty()) dispatcher_.poll_wires(count == 0);
+  looks_ += count == 0 ? kEmptyWeight : 1;
+  if (looks_ >= kLookEvery) look_around();
+  return count;
+}
+
+void Endpoint::handle(const Message& message) {
+  if (__builtin_expect(dispatcher_.handle(message), 1)) return;
+  look_around();  // a static channel, which we have not seen opening yet
+  if (dispatcher_.handle(message)) return;
+  ++counters_.unknown_channel;
+  endpoint_.release(message);
 }
 
 // ---- waiting

@@ -30,9 +30,9 @@
 
 #include "am/admission.h"
 #include "am/counters.h"
+#include "am/dispatcher.h"
 #include "am/flow.h"
 #include "am/handler_table.h"
-#include "am/memory_segment.h"
 #include "am/openings.h"
 #include "am/peer_table.h"
 #include "am/tag_rule.h"
@@ -44,8 +44,7 @@ namespace unet::am {
 class Bundle;
 
 constexpr uint32_t kTranslationsMax = 64 * 1024;
-constexpr uint32_t kLongReplyMax = 16 * 1024;        // bytes
-constexpr uint64_t kLongMax = uint64_t{1} << 32;     // bytes of a long request or a get
+constexpr uint64_t kLongMax = uint64_t{1} << 32;  // bytes of a long request or a get
 
 struct Options {
   EndpointOptions endpoint{.send_depth = 1024, .receive_depth = 1024, .buffers = 1024, .send_bytes = 2 * 1024 * 1024};
@@ -100,11 +99,11 @@ class Endpoint {
   MutableBytes peer_segment(Index index);
 
   // Sets the tag that a request must have to be delivered here. kAnyTag (the default) delivers all, kNoTag none.
-  void set_tag(Tag tag) noexcept { tag_rule_.set(tag); }
-  Tag tag() const noexcept { return tag_rule_.tag(); }
+  void set_tag(Tag tag) noexcept { dispatcher_.tag_rule().set(tag); }
+  Tag tag() const noexcept { return dispatcher_.tag_rule().tag(); }
   // Requires requests on channels that are not local to have `bits` where `mask` has ones, in addition to the tag rule. The bits serve as a
   // secret for processes of other hosts, because no NI knows their user. Costs one comparison per such request.
-  void require_tag_bits(Tag bits, Tag mask) noexcept { tag_rule_.require_bits(bits, mask); }
+  void require_tag_bits(Tag bits, Tag mask) noexcept { dispatcher_.tag_rule().require_bits(bits, mask); }
 
   void set_handler(uint8_t index, Handler handler) noexcept { handlers_.set(index, handler); }
   void set_handler(uint8_t index, HandlerFunction function, void* context) noexcept { handlers_.set(index, {function, context}); }
@@ -113,11 +112,11 @@ class Endpoint {
 
   // The segment is the memory that peers' long messages write and that their gets read. expose() makes `bytes` of zeroed memory that the
   // endpoint owns; local peers read and write it directly. Call it once.
-  Result<MutableBytes> expose(uint64_t bytes) { return segment_.expose(endpoint_, bytes); }
+  Result<MutableBytes> expose(uint64_t bytes) { return dispatcher_.segment().expose(endpoint_, bytes); }
   // Uses the caller's memory as the segment instead; it must outlive that use. Each byte is then copied once more. Replaces an earlier
   // set_segment(). Errors: already_exists (a segment is exposed).
-  Status set_segment(MutableBytes memory) noexcept { return segment_.set(memory); }
-  MutableBytes segment() const noexcept { return segment_.memory(); }
+  Status set_segment(MutableBytes memory) noexcept { return dispatcher_.segment().set(memory); }
+  MutableBytes segment() const noexcept { return dispatcher_.segment().memory(); }
 
   // ---- requests
 
@@ -183,13 +182,6 @@ class Endpoint {
     Peer* peer = nullptr;
     Tag tag = kNoTag;
   };
-  struct Completion {        // a get that needed no message
-    uint8_t handler;
-    uint8_t count;
-    Peer* peer;
-    MutableBytes memory;
-    std::array<uint32_t, kArgumentsMax> arguments;
-  };
   struct Reservation {       // the medium request that commit() sends
     Translation* to = nullptr;  // nullptr: there is none
     Index index = 0;
@@ -199,8 +191,8 @@ class Endpoint {
   // A call that waits for a peer. Other threads may use a shared bundle meanwhile, so the call looks up peers again after each serve().
   class Waiting {
    public:
-    explicit Waiting(Endpoint& endpoint) noexcept : endpoint_(endpoint) { ++endpoint_.waiting_; }
-    ~Waiting() { --endpoint_.waiting_; }
+    explicit Waiting(Endpoint& endpoint) noexcept : endpoint_(endpoint) { endpoint_.handlers_.begin_wait(); }
+    ~Waiting() { endpoint_.handlers_.end_wait(); }
     Waiting(const Waiting&) = delete;
     Waiting& operator=(const Waiting&) = delete;
     // Runs the handlers of messages that have arrived. After many empty polls the thread sleeps, for at most `limit`.
@@ -234,30 +226,10 @@ class Endpoint {
   bool send_long_line(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments);
   Peer* wait_credit(Index to, uint64_t id);
   Outcome send_request(Index to, uint64_t id, PacketFields& fields, Bytes payload);
-  Outcome send_reply(Token& token, PacketFields& fields, Bytes payload) noexcept;
   Outcome get_pieces(Index from, uint64_t id, PacketFields fields, uint64_t offset, MutableBytes memory);
 
-  // Receiving.
+  // Progress.
   void handle(const Message& message);
-  bool is_plain(const Peer& peer, const Handler& handler) const noexcept;
-  bool handle_line(Peer& peer, const Message& message);
-  bool handle_long_line(Peer& peer, const Message& message);
-  void run_line(Peer& peer, const Handler& handler, Bytes payload);
-  void handle_local(Peer& peer, const Message& message);
-  void handle_wire(Peer& peer);
-  void dispatch(Peer& peer, const PacketFields& fields, Bytes payload);
-  void dispatch_request(Peer& peer, const PacketFields& fields, Bytes payload);
-  void dispatch_reply(Peer& peer, const PacketFields& fields, Bytes payload);
-  std::optional<ReturnStatus> refusal_of(const Peer& peer, const PacketFields& fields, Bytes payload) const noexcept;
-  void refuse(Token& token, ReturnStatus why) noexcept;
-  void reject_reply(const Peer& peer, const PacketFields& fields);
-  void run_reply(Peer& peer, const PacketFields& fields, MutableBytes payload);
-  void run_get_reply(Peer& peer, uint8_t handler, std::span<const uint32_t> arguments, MutableBytes memory);
-  void take_get(Peer& peer, const PacketFields& fields, Bytes payload);
-  void end_get(Peer& peer);
-  void take_returned(Peer& peer, const PacketFields& fields);
-  void take_introduction(Peer& peer, const PacketFields& fields, Bytes payload);
-  void complete_gets();
   uint32_t turn();
   uint32_t turn_own_peers();
   bool leads_to(std::string_view name) const noexcept;
@@ -265,7 +237,6 @@ class Endpoint {
   Nanoseconds rest(Nanoseconds limit) const noexcept;
   Nanoseconds due() const noexcept;
   bool settle(Nanoseconds& limit);
-  void turn_wires(bool empty);
 
   Context context_;
   unet::LayerEndpoint endpoint_;
@@ -275,18 +246,14 @@ class Endpoint {
   void* attachment_ = nullptr;
   std::string name_;
   Openings openings_;
+  std::vector<Translation> translations_;
+  uint32_t unpolled_ = 0;        // requests since the last poll
+  uint32_t looks_ = 0;           // polls since the last look_around(); an empty one counts more
   Counters counters_;
   HandlerTable handlers_;
   PeerTable peers_;
   Transfers transfers_;
-  std::vector<Translation> translations_;
-  PacketFields line_;            // the one-line message of the running handler
-  uint32_t waiting_ = 0;         // calls that wait; meanwhile the endpoint must not be destroyed or moved
-  uint32_t unpolled_ = 0;        // requests since the last poll
-  uint32_t looks_ = 0;           // polls since the last look_around(); an empty one counts more
-  TagRule tag_rule_;
-  MemorySegment segment_;
-  std::vector<Completion> completions_;
+  Dispatcher dispatcher_;
   Reservation reserved_;
 };
 

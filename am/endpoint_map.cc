@@ -53,7 +53,7 @@ Status Endpoint::unmap(Index index) {
   }
   Peer& peer = *translations_[index].peer;
   handle_arrived();
-  complete_gets();
+  dispatcher_.complete_gets();
   peers_.end(peer);
   remove_peer(peer);
   translations_[index] = {};
@@ -136,15 +136,6 @@ void Endpoint::introduce(Index index) {
   if (peers_.send(peer, to.tag, index, fields, as_bytes(name_.data(), name_.size())) != SendOutcome::sent) return;
   peer.pending(peer.begun - 1).kind = Kind::long_piece;
   --counters_.requests;
-}
-
-void Endpoint::take_introduction(Peer& peer, const PacketFields& fields, Bytes payload) {
-  std::string name(reinterpret_cast<const char*>(payload.data()), std::min<size_t>(payload.size(), kNameMax + 1));
-  if (fields.kind != Kind::medium_request || !control::valid_name(name)) {
-    ++counters_.malformed;
-    return;
-  }
-  if (peer.name.empty() && !peer.host.empty()) peer.name = name + '@' + peer.host;
 }
 
 }  // namespace unet::am

@@ -230,9 +230,7 @@ Outcome Endpoint::get(Index from, uint8_t handler, uint64_t offset, MutableBytes
   Peer& peer = *found->peer;
   if (peer.has_region()) {
     if (const auto why = peer.local.get(offset, memory)) return handlers_.come_back(*why, Kind::get_request, handler, from, arguments);
-    Completion done{.handler = handler, .count = static_cast<uint8_t>(arguments.size()), .peer = &peer, .memory = memory, .arguments = {}};
-    copy_words(done.arguments.data(), arguments.data(), done.count);
-    completions_.push_back(done);
+    dispatcher_.complete_later(peer, handler, arguments, memory);
     return Outcome::sent;
   }
   return get_pieces(from, peer.id, fields_of(Kind::get_request, handler, arguments), offset, memory);
@@ -268,18 +266,17 @@ Outcome Endpoint::get_pieces(Index from, uint64_t id, PacketFields fields, uint6
 
 // ---- replies
 
-Outcome Endpoint::send_reply(Token& token, PacketFields& fields, Bytes payload) noexcept {
-  if (!token.can_reply()) return Outcome::bad_call;
-  token.replied_ = true;
-  Peer& peer = *token.peer_;
-  if (peer.wire != nullptr) {
-    peer.wire->begin(fields, payload);
-  } else if (peer.local.send(fields, payload) != SendOutcome::sent) {
+Outcome Token::send(PacketFields& reply, Bytes payload) noexcept {
+  if (!can_reply()) return Outcome::bad_call;
+  replied_ = true;
+  if (peer_->wire != nullptr) {
+    peer_->wire->begin(reply, payload);
+  } else if (peer_->local.send(reply, payload) != SendOutcome::sent) {
     // The peer is gone or cheats: an honest peer has room.
-    ++counters_.lost_replies;
+    ++endpoint_->counters_.lost_replies;
     return Outcome::returned;
   }
-  ++counters_.replies;
+  ++endpoint_->counters_.replies;
   return Outcome::sent;
 }
 
@@ -296,13 +293,13 @@ Outcome Token::reply_short(uint8_t handler, std::span<const uint32_t> arguments)
     return Outcome::sent;
   }
   PacketFields fields = fields_of(Kind::short_reply, handler, arguments);
-  return endpoint_->send_reply(*this, fields, {});
+  return send(fields, {});
 }
 
 Outcome Token::reply_medium(uint8_t handler, Bytes payload, std::span<const uint32_t> arguments) noexcept {
   if (arguments.size() > kArgumentsMax || payload.size() > kMediumMax) return Outcome::bad_call;
   PacketFields fields = fields_of(Kind::medium_reply, handler, arguments);
-  return endpoint_->send_reply(*this, fields, payload);
+  return send(fields, payload);
 }
 
 Outcome Token::reply_long(uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) noexcept {
@@ -310,7 +307,7 @@ Outcome Token::reply_long(uint8_t handler, uint64_t offset, Bytes payload, std::
   PacketFields fields = fields_of(Kind::long_reply, handler, arguments);
   fields.offset = offset;
   fields.total = payload.size();
-  return endpoint_->send_reply(*this, fields, payload);
+  return send(fields, payload);
 }
 
 }  // namespace unet::am

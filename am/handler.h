@@ -15,6 +15,7 @@
 namespace unet::am {
 
 class Endpoint;
+class Dispatcher;
 struct Peer;
 
 using Index = uint32_t;  // an index of the translation table
@@ -62,9 +63,10 @@ class Token {
   Outcome reply_long(uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) noexcept;
 
  private:
-  friend class Endpoint;
+  friend class Dispatcher;
   Token(Endpoint& endpoint, Peer& peer, const PacketFields& fields, Bytes payload) noexcept
       : endpoint_(&endpoint), peer_(&peer), fields_(fields), payload_(const_cast<std::byte*>(payload.data()), payload.size()) {}
+  Outcome send(PacketFields& reply, Bytes payload) noexcept;
   Endpoint* endpoint_;
   Peer* peer_;
   const PacketFields& fields_;

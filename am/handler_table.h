@@ -37,8 +37,14 @@ class HandlerTable {
   void record_here() noexcept { callbacks_ = &own_callbacks_; }
   bool running() const noexcept { return callbacks_->running; }
   uint64_t ended() const noexcept { return callbacks_->ended; }
-  // Makes calls that wait look again, as after a handler.
-  void note_progress() noexcept { ++callbacks_->ended; }
+  // The endpoint's calls that wait for a peer.
+  void begin_wait() noexcept { ++waiting_; }
+  void end_wait() noexcept { --waiting_; }
+  bool is_waited_for() const noexcept { return waiting_ != 0; }
+  // A peer has returned credits. A call of another thread may wait for these, so it must look again, as after a handler.
+  void note_credits() noexcept {
+    if (__builtin_expect(waiting_ != 0, 0)) ++callbacks_->ended;
+  }
 
   // Calls may nest: a function of the program may destroy an endpoint of another bundle, which returns the requests of that endpoint. An
   // exception ends the program, because its message could be neither handled again nor dropped.
@@ -67,6 +73,7 @@ class HandlerTable {
  private:
   Callbacks own_callbacks_;
   Callbacks* callbacks_ = &own_callbacks_;  // the bundle's, while the endpoint is in a bundle
+  uint32_t waiting_ = 0;
   Endpoint& endpoint_;
   Counters& counters_;
   ErrorFunction error_function_ = nullptr;

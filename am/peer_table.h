@@ -1,5 +1,6 @@
 // peer_table.h - makes, finds and ends the peers of an Active Message endpoint, sends to these, and has the time-outs of their wires; used
 // by Endpoint and its parts.
+// by Endpoint and its parts.
 #pragma once
 
 #include <memory>
