@@ -1,7 +1,7 @@
 // address_claim.cc - the timers and counts of RFC 5227, 1.1 and RFC 4862, 5.1.
 #include "ipstack/ip/address_claim.h"
 
-#include "ipstack/ip/random.h"
+#include "unet/base/random.h"
 
 namespace unet::ip {
 

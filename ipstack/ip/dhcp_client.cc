@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ipstack/ip/random.h"
+#include "unet/base/random.h"
 
 namespace unet::ip {
 namespace {

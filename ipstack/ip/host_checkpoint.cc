@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "ipstack/ip/host.h"
-#include "ipstack/ip/random.h"
+#include "unet/base/random.h"
 
 namespace unet::ip {
 

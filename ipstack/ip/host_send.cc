@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "ipstack/ip/host.h"
-#include "ipstack/ip/random.h"
+#include "unet/base/random.h"
 
 namespace unet::ip {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "ipstack/ip/random.h"
+#include "unet/base/random.h"
 
 namespace unet::ip {
 

@@ -32,14 +32,6 @@ Bbr::Bbr(const Start& start, uint32_t mss, uint32_t window) noexcept
   init_pacing_rate(rtt_seen_ ? start.rtt : kMillisecond);
 }
 
-// splitmix64.
-uint64_t Bbr::random() noexcept {
-  uint64_t z = random_ += 0x9E37'79B9'7F4A'7C15;
-  z = (z ^ (z >> 30)) * 0xBF58'476D'1CE4'E5B9;
-  z = (z ^ (z >> 27)) * 0x94D0'49BB'1331'11EB;
-  return z ^ (z >> 31);
-}
-
 uint32_t Bbr::handle_ack(const RateSample& sample, uint32_t window) noexcept {
   now_ = sample.now;
   delivered_ = sample.total_delivered;

@@ -147,7 +147,6 @@ class Bbr {
   bool is_time_to_go_down(const RateSample& sample, uint32_t window) noexcept;
   uint32_t check_probe_rtt(const RateSample& sample, uint32_t window) noexcept;
   uint32_t check_probe_rtt_done(uint32_t window) noexcept;
-  uint64_t random() noexcept;
 
   // The control parameters.
   void init_pacing_rate(Nanoseconds trip) noexcept;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ipstack/tcp/bbr.h"
+#include "unet/base/random.h"
 
 namespace unet::tcp {
 namespace {
@@ -25,8 +26,8 @@ void Bbr::start_drain() noexcept {
 void Bbr::start_down() noexcept {
   reset_congestion_signals();
   probe_up_acked_per_inc_ = kUnlimited;
-  rounds_since_probe_up_ = static_cast<uint8_t>(random() & 1);
-  bw_probe_wait_ = 2 * kSecond + random() % kSecond;
+  rounds_since_probe_up_ = static_cast<uint8_t>(next_random(random_) & 1);
+  bw_probe_wait_ = 2 * kSecond + next_random(random_) % kSecond;
   cycle_stamp_ = now_;
   ack_phase_ = AckPhase::probe_stopping;
   start_round();

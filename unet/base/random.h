@@ -1,9 +1,9 @@
-// random.h - pseudo-random numbers that spread hosts and entries in time, from the caller's seed; used by ipstack/ip.
+// random.h - pseudo-random numbers that spread hosts, entries and probes in time, from the seed of the caller; used by ipstack.
 #pragma once
 
 #include <cstdint>
 
-namespace unet::ip {
+namespace unet {
 
 // SplitMix64 (Steele, Lea, Flood, 2014): any seed is good, and neighbouring seeds give independent sequences.
 inline uint64_t next_random(uint64_t& state) noexcept {
@@ -13,4 +13,4 @@ inline uint64_t next_random(uint64_t& state) noexcept {
   return mixed ^ mixed >> 31;
 }
 
-}  // namespace unet::ip
+}  // namespace unet
