@@ -6,8 +6,8 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 
+#include "ipstack/tcp/bbr_model.h"
 #include "ipstack/tcp/scoreboard.h"
 #include "unet/base/time.h"
 
@@ -30,42 +30,12 @@ struct RateSample {
   uint32_t tx_in_flight = 0;       // C.inflight when it was sent, with it
 };
 
-// Maximum of the present cycle and the previous one.
-class MaxBwFilter {
- public:
-  void update(double rate) noexcept { slots_[1] = slots_[1] < rate ? rate : slots_[1]; }
-  // A cycle without a sample keeps the previous cycle's maximum.
-  void advance() noexcept {
-    if (slots_[1] == 0) return;
-    slots_ = {slots_[1], 0};
-  }
-  double max() const noexcept { return slots_[0] < slots_[1] ? slots_[1] : slots_[0]; }
-
- private:
-  std::array<double, 2> slots_{};
-};
-
-// Maximum of the last `rounds` rounds, in two halves: it covers between half of them and all.
-class MaxRoundFilter {
- public:
-  void update(uint32_t value, uint32_t round, uint32_t rounds) noexcept {
-    if (round - since_ >= (rounds + 1) / 2) {
-      slots_ = {rounds > 1 ? slots_[1] : 0, 0};
-      since_ = round;
-    }
-    slots_[1] = slots_[1] < value ? value : slots_[1];
-  }
-  uint32_t max() const noexcept { return slots_[0] < slots_[1] ? slots_[1] : slots_[0]; }
-
- private:
-  std::array<uint32_t, 2> slots_{};
-  uint32_t since_ = 0;
-};
-
+// One class, because each state of the draft's machine reads and sets most variables of the model. What one estimate needs alone is in
+// bbr_model.h.
 class Bbr {
  public:
   enum class State : uint8_t { startup, drain, probe_bw_down, probe_bw_cruise, probe_bw_refill, probe_bw_up, probe_rtt };
-  static constexpr uint32_t kUnlimited = ~uint32_t{0};
+  static constexpr uint32_t kUnlimited = LossBounds::kUnlimited;
 
   struct Start {
     Nanoseconds now = 0;
@@ -104,32 +74,25 @@ class Bbr {
   double cwnd_gain() const noexcept;
   double max_bw() const noexcept { return max_bw_.max(); }
   double bw() const noexcept { return bw_; }
-  double bw_shortterm() const noexcept { return bw_shortterm_; }          // infinity: none
-  uint32_t inflight_shortterm() const noexcept { return inflight_shortterm_; }  // kUnlimited: none
-  uint32_t inflight_longterm() const noexcept { return inflight_longterm_; }    // likewise
-  Nanoseconds min_rtt() const noexcept { return min_rtt_; }               // 0: unknown
-  uint32_t extra_acked() const noexcept { return extra_acked_.max(); }
+  double bw_shortterm() const noexcept { return bounds_.bw_shortterm; }          // infinity: none
+  uint32_t inflight_shortterm() const noexcept { return bounds_.inflight_shortterm; }  // kUnlimited: none
+  uint32_t inflight_longterm() const noexcept { return bounds_.inflight_longterm; }    // likewise
+  Nanoseconds min_rtt() const noexcept { return min_rtt_.rtt(); }          // 0: unknown
+  uint32_t extra_acked() const noexcept { return aggregation_.extra(); }
 
  private:
   static constexpr double kBeta = 0.7;  // BBR.Beta
-  static constexpr double kInfinite = std::numeric_limits<double>::infinity();
   enum class AckPhase : uint8_t { init, refilling, probe_starting, probe_feedback, probe_stopping };
   enum class Undo : uint8_t { none, startup, probe_bw_up };
 
   // The path model.
-  void update_latest_signals(const RateSample& sample) noexcept;
   void update_congestion_signals(const RateSample& sample, uint32_t window) noexcept;
-  void update_ack_aggregation(const RateSample& sample, uint32_t window) noexcept;
-  void check_full_bw(const RateSample& sample) noexcept;
   void check_startup(const RateSample& sample) noexcept;
-  void update_min_rtt(const RateSample& sample) noexcept;
+  bool update_min_rtt(const RateSample& sample) noexcept;
   void adapt_lower_bounds(uint32_t window) noexcept;
   void note_loss(uint32_t window) noexcept;
   void save_upon_loss(uint32_t window) noexcept;
-  void reset_short_term() noexcept;
-  void reset_full_bw(double rate) noexcept;
-  void reset_congestion_signals() noexcept;
-  void start_round() noexcept { next_round_delivered_ = delivered_; }
+  void end_startup() noexcept;
 
   // The state machine.
   bool is_probing_bw() const noexcept;
@@ -141,11 +104,10 @@ class Bbr {
   void update_cycle(const RateSample& sample, uint32_t window) noexcept;
   bool adapt_long_term(const RateSample& sample, uint32_t window) noexcept;
   void probe_upward(const RateSample& sample, uint32_t window) noexcept;
-  void raise_slope(uint32_t window) noexcept;
   void handle_too_high(uint32_t tx_in_flight, bool app_limited, uint32_t window) noexcept;
   bool is_time_to_probe(uint32_t window) const noexcept;
   bool is_time_to_go_down(const RateSample& sample, uint32_t window) noexcept;
-  uint32_t check_probe_rtt(const RateSample& sample, uint32_t window) noexcept;
+  uint32_t check_probe_rtt(const RateSample& sample, bool expired, uint32_t window) noexcept;
   uint32_t check_probe_rtt_done(uint32_t window) noexcept;
 
   // The control parameters.
@@ -159,49 +121,42 @@ class Bbr {
   uint32_t inflight_with_headroom() const noexcept;
   void save_window(uint32_t window) noexcept;
 
+  // The model of the path.
+  Nanoseconds now_;
+  MinRttFilter min_rtt_;
+  double bw_ = 0;                        // min(max_bw, bw_shortterm)
+  double pacing_rate_ = 0;
+  MaxBwFilter max_bw_;
+  LossBounds bounds_;
+  CongestionSignals signals_;
+  RoundTrip round_, loss_round_;
+  FullBandwidth full_bw_;
+  AckAggregation aggregation_;
+  uint32_t delivered_;                   // C.delivered at the last ACK
+  uint32_t round_count_ = 0;
+  uint32_t mss_;
+  uint32_t initial_window_, initial_delivered_;
+
+  // The state and what leads to the next one.
   State state_ = State::startup;
   AckPhase ack_phase_ = AckPhase::init;
   Undo undo_state_ = Undo::none;
-  bool round_start_ : 1 = false, loss_round_start_ : 1 = false;
-  bool is_loss_in_round_ : 1 = false;
-  bool full_bw_now_ : 1 = false, full_bw_reached_ : 1 = false;
   bool is_bw_probe_sample_ : 1 = false;
   bool prev_probe_too_high_ : 1 = false, prev_probe_precautionary_ : 1 = false;
-  bool min_rtt_expired_ : 1 = false;
   bool probe_rtt_round_done_ : 1 = false;
   bool idle_restart_ : 1 = false;
   bool cwnd_limited_ : 1 = false;
   bool in_recovery_ : 1 = false;
   bool had_initial_window_ : 1 = false;  // an initial window was delivered: the model is meaningful
-  bool rtt_seen_ : 1 = false;
-  uint8_t full_bw_count_ = 0;
-  uint8_t bw_probe_up_rounds_ = 0;
   uint8_t rounds_since_probe_up_ = 0;
-  uint8_t lost_ranges_ = 0;              // in this round
-  uint32_t mss_;
-  uint32_t initial_window_;
-  uint32_t initial_delivered_;
-  uint32_t delivered_;                   // C.delivered at the last ACK
-  uint32_t round_count_ = 0, drain_start_round_ = 0;
-  uint32_t next_round_delivered_, loss_round_delivered_;
   uint32_t cwnd_limited_until_ = 0;
-  uint32_t prior_window_ = 0;
+  uint32_t drain_start_round_ = 0;
   uint32_t probe_rtt_window_;
-  uint32_t probe_up_acked_per_inc_ = kUnlimited, bw_probe_up_acked_ = 0;
-  uint32_t inflight_latest_ = 0;
-  uint32_t inflight_shortterm_ = kUnlimited, inflight_longterm_ = kUnlimited;
-  uint32_t undo_inflight_shortterm_ = kUnlimited, undo_inflight_longterm_ = kUnlimited;
-  MaxRoundFilter extra_acked_;
-  MaxBwFilter max_bw_;
-  double bw_ = 0, bw_latest_ = 0, bw_shortterm_ = kInfinite, undo_bw_shortterm_ = kInfinite;
-  double full_bw_ = 0;
-  double pacing_rate_ = 0;
-  Nanoseconds now_;
-  Nanoseconds min_rtt_, min_rtt_stamp_;
   Nanoseconds probe_rtt_done_stamp_ = 0;
-  Nanoseconds cycle_stamp_ = 0, bw_probe_wait_ = 0;
-  Nanoseconds extra_acked_since_;
-  uint64_t extra_acked_delivered_ = 0;
+  Nanoseconds bw_probe_at_ = 0;          // the next probe for bandwidth, unless rounds make it come first
+  ProbeSlope slope_;
+  uint32_t prior_window_ = 0;
+  LossBounds undo_bounds_;
   uint64_t random_;
 };
 

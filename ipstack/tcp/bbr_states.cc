@@ -8,7 +8,6 @@ namespace unet::tcp {
 namespace {
 
 constexpr uint32_t kRenoRounds = 63;           // longest wait in rounds, for coexistence with Reno and CUBIC
-constexpr uint8_t kSlopeMost = 30;
 constexpr Nanoseconds kProbeRttDuration = 200 * kMillisecond;
 
 }  // namespace
@@ -24,36 +23,34 @@ void Bbr::start_drain() noexcept {
 }
 
 void Bbr::start_down() noexcept {
-  reset_congestion_signals();
-  probe_up_acked_per_inc_ = kUnlimited;
+  signals_ = {};
+  slope_.stop();
   rounds_since_probe_up_ = static_cast<uint8_t>(next_random(random_) & 1);
-  bw_probe_wait_ = 2 * kSecond + next_random(random_) % kSecond;
-  cycle_stamp_ = now_;
+  bw_probe_at_ = now_ + 2 * kSecond + next_random(random_) % kSecond;
   ack_phase_ = AckPhase::probe_stopping;
-  start_round();
+  round_.start(delivered_);
   state_ = State::probe_bw_down;
 }
 
 void Bbr::start_refill() noexcept {
-  reset_short_term();
-  bw_probe_up_rounds_ = 0;
-  bw_probe_up_acked_ = 0;
+  bounds_.reset_short_term();
+  slope_.restart();
   prev_probe_precautionary_ = false;
   ack_phase_ = AckPhase::refilling;
-  start_round();
+  round_.start(delivered_);
   state_ = State::probe_bw_refill;
 }
 
 void Bbr::start_up(const RateSample& sample, uint32_t window) noexcept {
   ack_phase_ = AckPhase::probe_starting;
-  start_round();
-  reset_full_bw(sample.delivery_rate);
+  round_.start(delivered_);
+  full_bw_.reset(sample.delivery_rate);
   state_ = State::probe_bw_up;
-  raise_slope(window);
+  slope_.raise(window, mss_);
 }
 
 void Bbr::update_cycle(const RateSample& sample, uint32_t window) noexcept {
-  if (!full_bw_reached_ || adapt_long_term(sample, window)) return;
+  if (!full_bw_.is_reached() || adapt_long_term(sample, window)) return;
   switch (state_) {
     case State::probe_bw_down:
       if (is_time_to_probe(window)) return start_refill();
@@ -63,7 +60,7 @@ void Bbr::update_cycle(const RateSample& sample, uint32_t window) noexcept {
       if (is_time_to_probe(window)) start_refill();
       return;
     case State::probe_bw_refill:
-      if (!round_start_) return;
+      if (!round_.begins()) return;
       is_bw_probe_sample_ = true;
       return start_up(sample, window);
     case State::probe_bw_up:
@@ -78,27 +75,27 @@ void Bbr::update_cycle(const RateSample& sample, uint32_t window) noexcept {
 
 // Probe after a time, or after the rounds that Reno needs to regain its window, at most kRenoRounds.
 bool Bbr::is_time_to_probe(uint32_t window) const noexcept {
-  if (now_ > cycle_stamp_ + bw_probe_wait_) return true;
+  if (now_ > bw_probe_at_) return true;
   return rounds_since_probe_up_ >= std::min(std::min(bdp(1), window) / mss_, kRenoRounds);
 }
 
 bool Bbr::is_time_to_go_down(const RateSample& sample, uint32_t window) noexcept {
   // The previous probe lost too much: stop when this one reaches inflight_longterm.
-  if (prev_probe_too_high_ && sample.in_flight >= inflight_longterm_) {
+  if (prev_probe_too_high_ && sample.in_flight >= bounds_.inflight_longterm) {
     prev_probe_precautionary_ = true;
     return true;
   }
-  if (cwnd_limited_ && window >= inflight_longterm_) {
-    reset_full_bw(sample.delivery_rate);  // inflight_longterm limits the rate, not the path
+  if (cwnd_limited_ && window >= bounds_.inflight_longterm) {
+    full_bw_.reset(sample.delivery_rate);  // inflight_longterm limits the rate, not the path
     return false;
   }
-  return full_bw_now_;
+  return full_bw_.is_now();
 }
 
 // Adapts inflight_longterm to the feedback of a probe. True: it has chosen the next state.
 bool Bbr::adapt_long_term(const RateSample& sample, uint32_t window) noexcept {
-  if (ack_phase_ == AckPhase::probe_starting && round_start_) ack_phase_ = AckPhase::probe_feedback;
-  if (ack_phase_ == AckPhase::probe_stopping && round_start_) {
+  if (ack_phase_ == AckPhase::probe_starting && round_.begins()) ack_phase_ = AckPhase::probe_feedback;
+  if (ack_phase_ == AckPhase::probe_stopping && round_.begins()) {
     is_bw_probe_sample_ = false;
     ack_phase_ = AckPhase::init;
     if (in_probe_bw() && !sample.app_limited) max_bw_.advance();
@@ -108,34 +105,24 @@ bool Bbr::adapt_long_term(const RateSample& sample, uint32_t window) noexcept {
     }
   }
   const bool too_high = sample.sacks ? Losses::is_too_much(sample.lost, sample.tx_in_flight) : sample.lost != 0;
-  if (too_high || inflight_longterm_ == kUnlimited) return false;
-  inflight_longterm_ = std::max(inflight_longterm_, sample.tx_in_flight);
+  if (too_high || bounds_.inflight_longterm == kUnlimited) return false;
+  bounds_.inflight_longterm = std::max(bounds_.inflight_longterm, sample.tx_in_flight);
   if (state_ == State::probe_bw_up) probe_upward(sample, window);
   return false;
 }
 
-// Slope of the probe: one segment in the first round trip, twice as many in each that follows.
-void Bbr::raise_slope(uint32_t window) noexcept {
-  probe_up_acked_per_inc_ = std::max(window >> bw_probe_up_rounds_, mss_);
-  bw_probe_up_rounds_ = std::min<uint8_t>(static_cast<uint8_t>(bw_probe_up_rounds_ + 1), kSlopeMost);
-}
-
 void Bbr::probe_upward(const RateSample& sample, uint32_t window) noexcept {
-  if (!cwnd_limited_ || window < inflight_longterm_) return;
-  bw_probe_up_acked_ += sample.newly_acked;
-  if (bw_probe_up_acked_ >= probe_up_acked_per_inc_) {
-    const uint32_t steps = bw_probe_up_acked_ / probe_up_acked_per_inc_;
-    bw_probe_up_acked_ -= steps * probe_up_acked_per_inc_;
-    inflight_longterm_ = static_cast<uint32_t>(std::min<uint64_t>(inflight_longterm_ + uint64_t{steps} * mss_, kUnlimited - 1));
-  }
-  if (round_start_) raise_slope(window);
+  if (!cwnd_limited_ || window < bounds_.inflight_longterm) return;
+  const uint64_t raised = bounds_.inflight_longterm + uint64_t{slope_.take_steps(sample.newly_acked)} * mss_;
+  bounds_.inflight_longterm = static_cast<uint32_t>(std::min<uint64_t>(raised, kUnlimited - 1));
+  if (round_.begins()) slope_.raise(window, mss_);
 }
 
 void Bbr::handle_too_high(uint32_t tx_in_flight, bool app_limited, uint32_t window) noexcept {
   prev_probe_too_high_ = true;
   is_bw_probe_sample_ = false;  // one reaction per probe
   const double least = kBeta * std::min(bdp(1), window);
-  if (!app_limited) inflight_longterm_ = std::max(tx_in_flight, static_cast<uint32_t>(least));
+  if (!app_limited) bounds_.inflight_longterm = std::max(tx_in_flight, static_cast<uint32_t>(least));
   if (state_ != State::probe_bw_up) return;
   undo_state_ = Undo::probe_bw_up;
   start_down();
@@ -143,23 +130,23 @@ void Bbr::handle_too_high(uint32_t tx_in_flight, bool app_limited, uint32_t wind
 
 // ---- ProbeRTT
 
-uint32_t Bbr::check_probe_rtt(const RateSample& sample, uint32_t window) noexcept {
-  if (state_ != State::probe_rtt && min_rtt_expired_ && !idle_restart_) {
+uint32_t Bbr::check_probe_rtt(const RateSample& sample, bool expired, uint32_t window) noexcept {
+  if (state_ != State::probe_rtt && expired && !idle_restart_) {
     save_window(window);
     state_ = State::probe_rtt;
     probe_rtt_done_stamp_ = 0;
     ack_phase_ = AckPhase::probe_stopping;
-    start_round();
+    round_.start(delivered_);
   }
   if (state_ == State::probe_rtt) {
     if (probe_rtt_done_stamp_ == 0) {
       if (sample.in_flight <= probe_rtt_window_) {
         probe_rtt_done_stamp_ = now_ + kProbeRttDuration;
         probe_rtt_round_done_ = false;
-        start_round();
+        round_.start(delivered_);
       }
     } else {
-      if (round_start_) probe_rtt_round_done_ = true;
+      if (round_.begins()) probe_rtt_round_done_ = true;
       if (probe_rtt_round_done_) window = check_probe_rtt_done(window);
     }
   }
@@ -169,9 +156,9 @@ uint32_t Bbr::check_probe_rtt(const RateSample& sample, uint32_t window) noexcep
 
 uint32_t Bbr::check_probe_rtt_done(uint32_t window) noexcept {
   if (probe_rtt_done_stamp_ == 0 || now_ <= probe_rtt_done_stamp_) return window;
-  min_rtt_stamp_ = now_;
-  reset_short_term();
-  if (full_bw_reached_) {
+  min_rtt_.renew(now_);
+  bounds_.reset_short_term();
+  if (full_bw_.is_reached()) {
     start_down();
     state_ = State::probe_bw_cruise;  // ProbeRTT has drained the queue
   } else {
