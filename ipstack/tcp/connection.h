@@ -13,6 +13,7 @@
 // copies once more, gather() does not.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 
@@ -21,6 +22,7 @@
 #include "ipstack/tcp/info.h"
 #include "ipstack/tcp/moved.h"
 #include "ipstack/tcp/options.h"
+#include "ipstack/tcp/path_search.h"
 #include "ipstack/tcp/receive_buffer.h"
 #include "ipstack/tcp/rtt.h"
 #include "ipstack/tcp/scoreboard.h"
@@ -169,7 +171,7 @@ class Connection {
   void handle_too_big(uint16_t mss, Nanoseconds now) noexcept;
   // Before the handshake is over: the cached PMTU. Segments have at most `mss` bytes of payload and options, as Options::mss, until a probe
   // finds that longer ones pass.
-  void limit_path(uint16_t mss) noexcept;
+  void limit_path(uint16_t mss) noexcept { path_.limit(std::max(mss, kMssMin)); }
   // After handle_segment(): how many bytes precede the urgent byte, if the segment announced one that has not arrived. It may report one
   // urgent byte more than once.
   std::optional<uint32_t> take_urgent() noexcept;
@@ -227,8 +229,6 @@ class Connection {
   Info info(Nanoseconds now) const noexcept;
 
  private:
-  static constexpr uint16_t kMssMin = 88;  // a peer, or a path, that asks for less would make us send mostly headers
-
   enum class Recovery : uint8_t { none, fast, timeout };  // MovedConnection stores the number
 
   // connection.cc
@@ -333,13 +333,12 @@ class Connection {
 
   // connection_path.cc
   void start_path(Nanoseconds now) noexcept;
-  void set_path(uint16_t size) noexcept;
-  uint16_t path_probe_size(Nanoseconds now) noexcept;
+  void use_path() noexcept;
+  uint16_t largest_segment() const noexcept { return std::min(peer_mss_, options_->mss); }
   enum class PathProbe : uint8_t { none, waits, left };
   PathProbe emit_path_probe(Segment& segment, uint32_t length_max, Nanoseconds now) noexcept;
   void handle_path_probe_arrival(Nanoseconds now) noexcept;
   bool handle_path_probe_loss(Nanoseconds now) noexcept;
-  void give_up_path_probe(Nanoseconds now) noexcept;
   void handle_black_hole(Nanoseconds now) noexcept;
 
   // connection_info.cc
@@ -478,21 +477,7 @@ class Connection {
   uint32_t trip_from_ = 0, trip_ = 0, read_from_ = 0;
   Sequence trip_end_{}, read_begin_{};
 
-  // Path MTU search (connection_path.cc). Sizes are payload and options, as Options::mss.
-  struct PathSearch {
-    uint16_t passes = 0;              // size that is known, or believed, to pass
-    uint16_t most = 0;                // upper bound of the search
-    uint16_t probe = 0;               // size of the probe in flight; 0: none
-    bool known : 1 = false;           // limit_path() was called
-    bool active : 1 = false;          // searches for larger segments
-    bool halves : 1 = false;          // `most` was tried: binary search
-    bool news : 1 = false;            // take_path_news() has a new size
-    // A suspected black hole set `passes`; no other evidence has confirmed it yet.
-    bool suspected : 1 = false;
-    Sequence probe_end{};
-    uint32_t search_at = 0;           // seconds: when the next search begins
-  };
-  PathSearch path_{};
+  PathSearch path_;
   uint32_t undo_due_ = 0;             // bytes the last recovery retransmitted that have not proved needless
 
   Nanoseconds pace_at_ = 0;           // no data leaves before it (pacing)

@@ -38,7 +38,7 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   told_.bytes_acked += std::min(acked, queued_.size());  // does not count a FIN
   queued_.release(shared_.chunks, ack);
   snd_una_ = ack;
-  if (path_.probe != 0 && ack >= path_.probe_end) handle_path_probe_arrival(now);
+  if (path_.probe() != 0 && ack >= path_.probe_end()) handle_path_probe_arrival(now);
   told_.ack_received_at = milliseconds(now);
   if (acked != 0) {
     since_ = now;
@@ -355,7 +355,7 @@ void Connection::find_losses(bool repeats, const Arrived& arrived, Nanoseconds n
   if (sacks_) {
     Losses losses;
     const uint32_t lost = scoreboard_.detect_lost(shared_.records, now, reorder_window(), &reorder_at_, heard(losses));
-    if (lost == 0 || (path_.probe != 0 && handle_path_probe_loss(now))) return;
+    if (lost == 0 || (path_.probe() != 0 && handle_path_probe_loss(now))) return;
     if (recovery_ == Recovery::none) enter_recovery(arrived);
     note_losses(losses);
     return;

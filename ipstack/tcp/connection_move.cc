@@ -65,7 +65,7 @@ MovedConnection Connection::save() const noexcept {
       .unacknowledged = unacknowledged(), .lost = lost_by_timeout(),
       .recovery_end = recovery_ != Recovery::none && recovery_end_ > snd_una_ ? recovery_end_ - snd_una_ : 0,
       .to_send = queued_.size(), .to_read = readable(),
-      .local_port = local_port_, .remote_port = remote_port_, .peer_mss = peer_mss_, .path_mss = path_.passes,
+      .local_port = local_port_, .remote_port = remote_port_, .peer_mss = peer_mss_, .path_mss = path_.passes(),
       .peer_scale = peer_scale_, .our_scale = our_scale_, .backoff = static_cast<uint8_t>(rtt_.backoff()),
       .recovery = static_cast<uint8_t>(recovery_),
       .scales = scales_, .stamps = stamps_, .sacks = sacks_,

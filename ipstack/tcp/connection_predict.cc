@@ -57,7 +57,7 @@ void Connection::take_acknowledgement(const ip::TcpView& segment, uint32_t acked
   told_.bytes_acked += std::min(acked, queued_.size());
   queued_.release(shared_.chunks, segment.acknowledgement);
   snd_una_ = segment.acknowledgement;
-  if (path_.probe != 0 && snd_una_ >= path_.probe_end) handle_path_probe_arrival(now);
+  if (path_.probe() != 0 && snd_una_ >= path_.probe_end()) handle_path_probe_arrival(now);
   since_ = now;
   path_error_ = PathError::none;
   take_sample(segment, delivery, true, now);

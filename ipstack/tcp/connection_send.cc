@@ -34,7 +34,7 @@ bool Connection::next_segment(Nanoseconds now, uint32_t length_max, Segment& seg
     held_back_ = paced_ = false;
     if (tail_probe_due_ && emit_tail_probe(segment, now)) return true;
     if (emit_lost(segment, length_max, now)) return true;
-    const PathProbe probe = path_.active ? emit_path_probe(segment, length_max, now) : PathProbe::none;
+    const PathProbe probe = path_.is_active() ? emit_path_probe(segment, length_max, now) : PathProbe::none;
     if (probe == PathProbe::left || (probe == PathProbe::none && emit_new(segment, length_max, now))) return true;
     if (probe_due_ && emit_window_probe(segment, now)) return true;
     if (keep_alive_due_) {

@@ -113,7 +113,7 @@ void Connection::handle_retransmission_timer(Nanoseconds now) noexcept {
 void Connection::handle_silence(Nanoseconds now) noexcept {
   ++shared_.counters.timeouts;
   if (snd_wnd_ == 0) {
-    if (path_.probe != 0) give_up_path_probe(now);  // the probe is retransmitted in shorter segments
+    if (path_.probe() != 0) path_.give_up(now);  // the probe is retransmitted in shorter segments
     scoreboard_.lose_first(shared_.records, unit());  // a zero-window probe: nothing was lost
   } else {
     handle_black_hole(now);

@@ -19,6 +19,8 @@ enum class MtuProbing : uint8_t { off, black_hole, on };
 enum class Algorithm : uint8_t { cubic, newreno, bbr };
 constexpr uint8_t kAlgorithmCount = static_cast<uint8_t>(Algorithm::bbr) + 1;
 
+constexpr uint16_t kMssMin = 88;  // a peer, or a path, that asks for less would make us send mostly headers
+
 struct Options {
   // The announced MSS, and the largest segment sent on this path: payload and TCP options.
   uint16_t mss = 1460;
