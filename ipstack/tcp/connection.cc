@@ -13,7 +13,7 @@ Connection::Connection(const Options& options, const Resources& resources, uint1
   UNET_CHECK(options.receive_buffer < 1u << 30 && options.send_buffer < 1u << 30 && options.mss >= kMssMin);
   UNET_CHECK(options.receive_buffer_max < 1u << 30 && options.send_buffer_max < 1u << 30);
   UNET_CHECK(options.ack_delay <= 500 * kMillisecond && options.keep_alive_interval != 0);  // RFC 9293, 3.8.6.3, MUST-40
-  receive_limit_ = options.receive_buffer;
+  tuning_.set_limit(options.receive_buffer);
   our_scale_ = window_scale(options);
 }
 

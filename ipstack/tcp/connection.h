@@ -24,6 +24,7 @@
 #include "ipstack/tcp/options.h"
 #include "ipstack/tcp/path_search.h"
 #include "ipstack/tcp/receive_buffer.h"
+#include "ipstack/tcp/receive_tuning.h"
 #include "ipstack/tcp/rtt.h"
 #include "ipstack/tcp/scoreboard.h"
 #include "ipstack/tcp/send_buffer.h"
@@ -471,12 +472,7 @@ class Connection {
   Sequence rack_round_end_{};
   Sequence reduced_end_{};            // data sent before it gives no new congestion signal (RFC 3168, 6.1.2)
 
-  // Receive buffer tuning, in ticks (scoreboard.h): when the present measurement began, the byte that ends it, the RTT measured, and how
-  // much the application had read when the present round trip began.
-  uint32_t receive_limit_ = 0;
-  uint32_t trip_from_ = 0, trip_ = 0, read_from_ = 0;
-  Sequence trip_end_{}, read_begin_{};
-
+  ReceiveTuning tuning_;
   PathSearch path_;
   uint32_t undo_due_ = 0;             // bytes the last recovery retransmitted that have not proved needless
 

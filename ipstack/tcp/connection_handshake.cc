@@ -123,8 +123,7 @@ void Connection::take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept 
   remote_port_ = segment.source_port;
   irs_ = segment.sequence;
   received_.start(irs_ + 1);
-  trip_end_ = read_begin_ = irs_ + 1;
-  read_from_ = ticks(now);
+  tuning_.start(irs_ + 1, irs_ + 1, now);
   // RFC 7323, 2.2: the window of a SYN is never scaled.
   rcv_edge_ = rcv_nxt() + std::max(std::min<uint32_t>(room(), 0xFFFF), state_ == State::syn_sent ? rcv_edge_.value : 0);
   last_ack_sent_ = rcv_nxt();

@@ -107,9 +107,9 @@ Info Connection::info(Nanoseconds now) const noexcept {
   if (told_.data_segs_out != 0) info.last_data_sent = ago(told_.data_sent_at);
   if (told_.rcv_mss != 0) info.last_data_recv = ago(told_.data_received_at);
   if (is_synchronized(state_)) info.last_ack_recv = ago(told_.ack_received_at);
-  info.rcv_ssthresh = receive_limit_;
-  info.rcv_space = received_.next() - received_.readable() - read_begin_;
-  info.rcv_rtt = Nanoseconds{trip_} << kTickShift;
+  info.rcv_ssthresh = tuning_.limit();
+  info.rcv_space = tuning_.read_since(received_.next() - received_.readable());
+  info.rcv_rtt = tuning_.trip();
   info.pacing_rate = pacing_rate();
   info.max_pacing_rate = options_->max_pacing_rate;
   info.rtt = rtt_.smooth();

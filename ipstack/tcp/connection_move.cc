@@ -59,7 +59,7 @@ MovedConnection Connection::save() const noexcept {
       .sent_at = sent_at_, .heard_at = heard_at_, .since = since_, .rto_at = rto_at_,
       .srtt = rtt_.smooth(), .rttvar = rtt_.variation(), .least_rtt = rtt_.least(),
       .snd_una = snd_una_.value, .snd_wnd = snd_wnd_, .snd_wnd_max = snd_wnd_max_, .snd_wl1 = snd_wl1_.value, .snd_wl2 = snd_wl2_.value,
-      .rcv_nxt = next.value, .rcv_wnd = rcv_edge_ > next ? rcv_edge_ - next : 0, .receive_limit = receive_limit_,
+      .rcv_nxt = next.value, .rcv_wnd = rcv_edge_ > next ? rcv_edge_ - next : 0, .receive_limit = tuning_.limit(),
       .timestamp_offset = timestamp_offset_, .ts_recent = ts_recent_, .ts_recent_second = ts_recent_second_,
       .congestion_window = congestion_.window(), .threshold = congestion_.threshold(),
       .unacknowledged = unacknowledged(), .lost = lost_by_timeout(),
@@ -132,12 +132,11 @@ bool Connection::restore(const MovedConnection& from, Bytes to_send, Bytes to_re
   recovery_flight_ = std::max(from.unacknowledged, 1u);
   reduced_end_ = snd_una_ - 1u;
   small_end_ = snd_una_;
-  fin_at_ = trip_end_ = last_ack_sent_ = received_.next();
+  fin_at_ = last_ack_sent_ = received_.next();
   rcv_edge_ = received_.next() + from.rcv_wnd;
   const uint32_t most = std::max(options_->receive_buffer, options_->receive_buffer_max);
-  receive_limit_ = std::clamp(from.receive_limit, options_->receive_buffer, most);
-  read_begin_ = received_.next() - readable();
-  read_from_ = ticks(now);
+  tuning_.set_limit(std::clamp(from.receive_limit, options_->receive_buffer, most));
+  tuning_.start(received_.next(), received_.next() - readable(), now);
   ecn_ = from.ecn != 0;
   ecn_seen_ = from.ecn_seen != 0;
   echo_ = from.echo != 0;

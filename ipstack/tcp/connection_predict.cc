@@ -41,7 +41,7 @@ bool Connection::handle_predicted(const ip::TcpView& segment, Nanoseconds now, u
   }
   if (size == 0) return true;
   take_data(segment.sequence, segment.payload, !segment.has(Flags::kPsh), now);
-  if (receive_limit_ < options_->receive_buffer_max) tune_receive_buffer(segment, now);
+  if (tuning_.limit() < options_->receive_buffer_max) tune_receive_buffer(segment, now);
   return true;
 }
 

@@ -213,7 +213,7 @@ void Connection::handle_data(const ip::TcpView& segment, Nanoseconds now) noexce
     fin_at_ = end;
   }
   take_data(sequence, data, !segment.has(Flags::kPsh) && !segment.has(Flags::kFin), now);
-  if (receive_limit_ < options_->receive_buffer_max) tune_receive_buffer(segment, now);
+  if (tuning_.limit() < options_->receive_buffer_max) tune_receive_buffer(segment, now);
   if (fin && received_.next() != fin_at_) ack_now_ = true;
   if (fin_known_ && received_.next() == fin_at_) handle_fin(now);
 }
@@ -260,7 +260,7 @@ void Connection::plan_ack(const ReceiveBuffer::Inserted& inserted, uint32_t piec
 
 // The time for which ACKs are gathered: a fraction of the RTT, too small to matter to the sender.
 Nanoseconds Connection::gathering_time() const noexcept {
-  const Nanoseconds trip = trip_ != 0 ? Nanoseconds{trip_} << kTickShift : rtt_.smooth();
+  const Nanoseconds trip = tuning_.trip() != 0 ? tuning_.trip() : rtt_.smooth();
   return std::clamp(trip / kGatherPart, options_->ack_gather, std::max(options_->ack_gather, kMillisecond));
 }
 
@@ -271,30 +271,10 @@ bool Connection::comes_fast(Nanoseconds now) noexcept {
   return since <= gathering_time() / kMicrosecond;
 }
 
-// Dynamic right-sizing (Fisk and Feng, 2001): space for twice what the application reads per RTT. A sender that the window limits takes one
-// RTT for a window of data. Any other sender takes longer, and its timestamps bound the RTT.
 void Connection::tune_receive_buffer(const ip::TcpView& segment, Nanoseconds now) noexcept {
-  const uint32_t at = ticks(now);
-  if (received_.next() >= trip_end_) {
-    if (trip_from_ != 0) {
-      uint32_t sample = std::min(at - trip_from_, ticks(kSecond));
-      const Nanoseconds echo = echoed(segment, now);
-      if (echo != kNever) sample = std::min(sample, ticks(echo + kMillisecond));
-      trip_ = trip_ == 0 ? sample : static_cast<uint32_t>((7 * uint64_t{trip_} + sample) / 8);
-    }
-    trip_from_ = std::max(at, 1u);
-    trip_end_ = received_.next() + std::max<uint32_t>(rcv_wnd(), mss_);
-  }
-  const uint32_t trip = trip_ != 0 ? trip_ : ticks(rtt_.smooth());
-  if (trip == 0 || at - read_from_ < trip) return;
-  const Sequence read = received_.next() - received_.readable();
-  const uint32_t bytes = read - read_begin_;
-  if (2 * uint64_t{bytes} > receive_limit_) {
-    const uint64_t wanted = 2 * uint64_t{bytes} + 16u * options_->mss;  // plus the growth in slow start
-    receive_limit_ = static_cast<uint32_t>(std::min<uint64_t>(wanted, options_->receive_buffer_max));
-  }
-  read_begin_ = read;
-  read_from_ = at;
+  const Sequence next = received_.next();
+  if (next >= tuning_.trip_end()) tuning_.measure(echoed(segment, now), next + std::max<uint32_t>(rcv_wnd(), mss_), now);
+  tuning_.grow(next - received_.readable(), rtt_.smooth(), *options_, now);
 }
 
 void Connection::handle_fin(Nanoseconds now) noexcept {

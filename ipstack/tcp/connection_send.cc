@@ -82,7 +82,7 @@ uint32_t Connection::unit() const noexcept {
 // Bytes that may arrive beyond RCV.NXT: the buffer, the pool and the largest window that the scale can announce.
 uint32_t Connection::room() const noexcept {
   const uint32_t unread = received_.readable();
-  const uint32_t buffer = receive_limit_ > unread ? receive_limit_ - unread : 0;
+  const uint32_t buffer = tuning_.limit() > unread ? tuning_.limit() - unread : 0;
   const uint64_t chunks = uint64_t{shared_.chunks.available()} * shared_.chunks.chunk_size();
   const uint32_t sayable = 0xFFFFu << (scales_ ? our_scale_ : 0);
   return static_cast<uint32_t>(std::min({uint64_t{buffer}, chunks, uint64_t{sayable}}));
@@ -98,7 +98,7 @@ void Connection::begin_segment(Segment& segment, Sequence sequence, uint8_t flag
   fields.flags = echo_ ? static_cast<uint8_t>(flags | Flags::kEce) : flags;
   // RFC 9293, 3.8.6.2.2: the right edge moves only by a full segment or half the buffer (receiver SWS avoidance). It never moves back.
   const Sequence edge = received_.next() + room();
-  const uint32_t least = std::max(std::min<uint32_t>(options_->mss, receive_limit_ / 2), 1u << (scales_ ? our_scale_ : 0));
+  const uint32_t least = std::max(std::min<uint32_t>(options_->mss, tuning_.limit() / 2), 1u << (scales_ ? our_scale_ : 0));
   if (edge > rcv_edge_ && edge - rcv_edge_ >= least) rcv_edge_ = edge;
   fields.window = static_cast<uint16_t>(std::min<uint32_t>(rcv_wnd() >> (scales_ ? our_scale_ : 0), 0xFFFF));
   ip::TcpOptions& options = fields.options;
@@ -213,7 +213,7 @@ void Connection::tell_window() noexcept {
   const Sequence edge = received_.next() + room();
   if (edge <= rcv_edge_) return;
   const uint32_t gain = edge - rcv_edge_;
-  const uint32_t half = receive_limit_ / 2;
+  const uint32_t half = tuning_.limit() / 2;
   // Half a buffer is worth a pure ACK. One segment is, only if the peer may be blocked by the window.
   const uint32_t unit = 1u << (scales_ ? our_scale_ : 0);  // the peer sees multiples of the scale's unit
   const uint32_t told = rcv_wnd() / unit * unit;
