@@ -247,7 +247,7 @@ bool Connection::yields_to(const ip::TcpView& syn) const noexcept {
 
 TimeWait Connection::time_wait() const noexcept {
   return {.snd_nxt = snd_nxt_, .rcv_nxt = rcv_nxt(), .rcv_wnd = rcv_wnd(), .snd_wnd_max = snd_wnd_max_, .ts_recent = ts_recent_,
-          .timestamp_offset = timestamp_offset_, .challenge_second = challenge_second_, .challenges = challenges_,
+          .timestamp_offset = timestamp_offset_, .challenges = challenges_,
           .scale = scales_ ? our_scale_ : uint8_t{0}, .stamps = stamps_, .sacks = sacks_};
 }
 

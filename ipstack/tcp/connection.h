@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 
+#include "ipstack/tcp/challenge_limit.h"
 #include "ipstack/tcp/congestion.h"
 #include "ipstack/tcp/counters.h"
 #include "ipstack/tcp/info.h"
@@ -430,12 +431,10 @@ class Connection {
   bool urgent_ : 1 = false;           // urgent_end_ is not acknowledged yet
   bool urgent_came_ : 1 = false;      // urgent_at_ is ready for take_urgent()
   enum class Forward : uint8_t { none, first_ack, second_ack } forward_ = Forward::none;  // the ACK that F-RTO waits for
-  uint8_t challenges_ = 0;            // sent in the present second
   uint8_t keep_alives_ = 0;           // unanswered; saturates
   uint16_t repeats_ = 0;              // duplicate ACKs in a row (without SACK)
   uint16_t rack_multiple_ = 1;        // quarters of the minimum RTT: RACK.reo_wnd_mult
   uint8_t rack_persist_ = 0;
-  uint8_t gap_acks_ = 0;              // ACKs in a row with a SACK block that only grew; saturates
 
   // Names of RFC 9293, 3.3.1.
   Sequence iss_{}, snd_una_{}, snd_nxt_{}, snd_wl1_{}, snd_wl2_{};
@@ -447,11 +446,12 @@ class Connection {
   Sequence small_end_{};              // end of the last partial segment (Nagle)
   Sequence reset_sequence_{}, reset_acknowledgement_{};
   uint8_t reset_flags_ = 0;
+  uint8_t gap_acks_ = 0;              // ACKs in a row with a SACK block that only grew; saturates
   uint16_t peer_mss_ = 0;
   uint16_t mss_ = 0;                  // payload of a full segment (SMSS)
   uint16_t syn_data_ = 0;             // bytes sent with the SYN; before that, the limit
   ChunkIndex cookie_ = kNoChunk;      // until the handshake is over: the length, then the cookie
-  uint16_t challenge_second_ = 0;
+  ChallengeLimit challenges_;
   uint16_t data_at_ = 0;              // microseconds: when data arrived last
   uint32_t timestamp_offset_ = 0;
   uint32_t ts_recent_ = 0;

@@ -125,18 +125,9 @@ void Connection::handle_unacceptable(const ip::TcpView& segment, Nanoseconds now
   ack_now_ = true;
 }
 
-// Challenge ACK (RFC 5961), rate-limited. Each connection has its own limit: a shared one would leak information about other connections.
+// Challenge ACK (RFC 5961).
 void Connection::challenge(Nanoseconds now) noexcept {
-  const auto second = static_cast<uint16_t>(now / kSecond);
-  if (second != challenge_second_) challenges_ = 0;
-  challenge_second_ = second;
-  if (challenges_ >= options_->challenges) {
-    ++shared_.counters.unanswered;
-    return;
-  }
-  ++challenges_;
-  ++shared_.counters.challenges;
-  ack_now_ = true;
+  if (challenges_.take(now, *options_, shared_.counters)) ack_now_ = true;
 }
 
 void Connection::handle_reset(const ip::TcpView& segment, Nanoseconds now) noexcept {
@@ -295,7 +286,6 @@ void Connection::handle_time_wait(const ip::TcpView& segment, Nanoseconds now) n
   const TimeWait::Verdict verdict = waiting.handle_segment(segment, now, *options_, shared_.counters);
   ts_recent_ = waiting.ts_recent;
   challenges_ = waiting.challenges;
-  challenge_second_ = waiting.challenge_second;
   if (verdict == TimeWait::Verdict::nothing) return;
   if (verdict == TimeWait::Verdict::over) return end(Error::none);
   if (verdict == TimeWait::Verdict::begin_anew) expires_at_ = now + options_->time_wait;

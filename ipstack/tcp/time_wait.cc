@@ -8,18 +8,9 @@ namespace {
 using Flags = ip::TcpFlags;
 }  // namespace
 
-// Challenge ACK (RFC 5961), limited per second.
+// Challenge ACK (RFC 5961).
 TimeWait::Verdict TimeWait::challenge(Nanoseconds now, const Options& options, Counters& counters) noexcept {
-  const auto second = static_cast<uint16_t>(now / kSecond);
-  if (second != challenge_second) challenges = 0;
-  challenge_second = second;
-  if (challenges >= options.challenges) {
-    ++counters.unanswered;
-    return Verdict::nothing;
-  }
-  ++challenges;
-  ++counters.challenges;
-  return Verdict::answer;
+  return challenges.take(now, options, counters) ? Verdict::answer : Verdict::nothing;
 }
 
 TimeWait::Verdict TimeWait::handle_unacceptable(const ip::TcpView& segment, Nanoseconds now, const Options& options,

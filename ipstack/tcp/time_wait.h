@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "ipstack/tcp/challenge_limit.h"
 #include "ipstack/tcp/counters.h"
 #include "ipstack/tcp/options.h"
 #include "unet/wire/tcp.h"
@@ -32,8 +33,7 @@ struct TimeWait {
   uint32_t snd_wnd_max = 0;
   uint32_t ts_recent = 0;
   uint32_t timestamp_offset = 0;
-  uint16_t challenge_second = 0;
-  uint8_t challenges = 0;         // challenge ACKs in that second (RFC 5961, 7)
+  ChallengeLimit challenges{};
   uint8_t scale = 0;              // scale of the announced window
   bool stamps : 1 = false, sacks : 1 = false;  // agreed in the handshake
 
