@@ -26,6 +26,7 @@
 #include "ipstack/tcp/path_search.h"
 #include "ipstack/tcp/receive_buffer.h"
 #include "ipstack/tcp/receive_tuning.h"
+#include "ipstack/tcp/recovery.h"
 #include "ipstack/tcp/rtt.h"
 #include "ipstack/tcp/scoreboard.h"
 #include "ipstack/tcp/send_buffer.h"
@@ -303,9 +304,7 @@ class Connection {
   void take_window(const ip::TcpView& segment) noexcept;
   bool take_sack(const ip::TcpView& segment, Delivery& delivery) noexcept;
   uint32_t note_told_twice(const ip::SackBlock& block) noexcept;
-  void note_needless(Sequence left, Sequence right) noexcept;
   void take_overtaken(const ip::TcpView& segment) noexcept;
-  void learn_patience() noexcept;
   void undo_if_needless() noexcept;
   void handle_delivery(const ip::TcpView& segment, Delivery& delivery, uint32_t acked, bool repeats, bool duplicate_told,
                        Nanoseconds now) noexcept;
@@ -416,7 +415,6 @@ class Connection {
   bool reset_due_ : 1 = false;
   bool first_due_ : 1 = false;        // the first lost piece is sent regardless of the window
   bool tail_probed_ : 1 = false, tail_probe_resent_ : 1 = false;
-  bool rack_round_ : 1 = false;       // RACK.dsack_round applies
   bool ecn_ : 1 = false;              // agreed in the handshake
   bool ecn_seen_ : 1 = false;         // a segment with ECT has arrived
   bool echo_ : 1 = false;             // set ECE on each segment until CWR arrives
@@ -427,19 +425,16 @@ class Connection {
   bool more_ : 1 = false;             // expect_more()
   bool holds_ : 1 = false;            // hold()
   bool push_ : 1 = false;             // push(): hold(), cork and Nagle's rule do not apply
-  bool may_undo_ : 1 = false;         // the last recovery is undone if undo_due_ becomes 0
   bool urgent_ : 1 = false;           // urgent_end_ is not acknowledged yet
   bool urgent_came_ : 1 = false;      // urgent_at_ is ready for take_urgent()
   enum class Forward : uint8_t { none, first_ack, second_ack } forward_ = Forward::none;  // the ACK that F-RTO waits for
   uint8_t keep_alives_ = 0;           // unanswered; saturates
   uint16_t repeats_ = 0;              // duplicate ACKs in a row (without SACK)
-  uint16_t rack_multiple_ = 1;        // quarters of the minimum RTT: RACK.reo_wnd_mult
-  uint8_t rack_persist_ = 0;
+  ReorderWindow reordering_;
 
   // Names of RFC 9293, 3.3.1.
   Sequence iss_{}, snd_una_{}, snd_nxt_{}, snd_wl1_{}, snd_wl2_{};
   uint32_t snd_wnd_ = 0, snd_wnd_max_ = 0;
-  Sequence irs_{};
   Sequence rcv_edge_{};               // RCV.NXT + RCV.WND as announced to the peer: never moves back
   Sequence last_ack_sent_{};
   Sequence fin_at_{};
@@ -463,18 +458,17 @@ class Connection {
   ReceiveBuffer received_;
   Scoreboard scoreboard_;
   RttEstimator rtt_;
-  Sequence undo_from_{};              // duplicates reported below it predate the last recovery, or have been counted
+  Sequence recovery_end_{};           // RecoveryPoint
   Congestion congestion_;
 
-  Sequence recovery_end_{};           // RecoveryPoint
-  uint32_t recovery_flight_ = 0, prr_delivered_ = 0, prr_out_ = 0;  // RFC 6937
+  ProportionalReduction reduction_;
+  RecoveryUndo undo_;
   Sequence tail_probe_end_{};         // TLP.end_seq
-  Sequence rack_round_end_{};
   Sequence reduced_end_{};            // data sent before it gives no new congestion signal (RFC 3168, 6.1.2)
 
   ReceiveTuning tuning_;
   PathSearch path_;
-  uint32_t undo_due_ = 0;             // bytes the last recovery retransmitted that have not proved needless
+  Sequence irs_{};                    // initial receive sequence number: IRS
 
   Nanoseconds pace_at_ = 0;           // no data leaves before it (pacing)
   Nanoseconds rto_at_ = kNever;       // also for SYNs and window probes

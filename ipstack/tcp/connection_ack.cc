@@ -7,7 +7,6 @@
 namespace unet::tcp {
 namespace {
 constexpr uint32_t kDuplicateThreshold = 3;  // RFC 5681, 3.2
-constexpr uint8_t kReorderPersist = 16;      // recoveries (RFC 8985, 6.2, step 4)
 }  // namespace
 
 // RFC 9293, 3.10.7.4, fifth: the ACK field. False: the segment is dropped.
@@ -33,7 +32,7 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   scoreboard_.acknowledge(shared_.records, ack, delivery);
   if (delivery.needless != 0) {
     const Sequence start = delivery.needless_end - delivery.needless;
-    note_needless(start, start + std::min(delivery.needless, unit()));  // the echo names one segment only
+    undo_.handle_needless(start, start + std::min(delivery.needless, unit()));  // the echo names one segment only
   }
   told_.bytes_acked += std::min(acked, queued_.size());  // does not count a FIN
   queued_.release(shared_.chunks, ack);
@@ -107,7 +106,7 @@ void Connection::handle_fin_acknowledged(Nanoseconds now) noexcept {
 void Connection::handle_echo(const Delivery& delivery, uint32_t acked) noexcept {
   told_.delivered_ce += delivery.segments;
   if (snd_una_ <= reduced_end_ || snd_una_ <= recovery_end_ || recovery_ != Recovery::none) return;
-  may_undo_ = false;
+  undo_.cancel();
   ++shared_.counters.reductions;
   reduced_end_ = snd_nxt_;
   reduced_due_ = true;
@@ -159,7 +158,7 @@ bool Connection::take_sack(const ip::TcpView& segment, Delivery& delivery) noexc
       const uint32_t segments = note_told_twice(block);
       if (told_.dsack_dups <= told_.total_retrans) told_.delivered += segments;  // needless retransmissions arrived, too
       duplicate_told = recent;  // else the segment was delayed for very long
-      if (recent) note_needless(block.left, block.right);
+      if (recent) undo_.handle_needless(block.left, block.right);
       continue;
     }
     if (below) continue;
@@ -180,41 +179,22 @@ uint32_t Connection::note_told_twice(const ip::SackBlock& block) noexcept {
   return segments;
 }
 
-// A retransmission of the last recovery was needless: by DSACK (RFC 3708, 3), or by a timestamp echo of the original (Eifel, RFC 3522,
-// 3.2). Both may report the same bytes, and twice: each byte counts once. Reports out of stream order do not count.
-void Connection::note_needless(Sequence left, Sequence right) noexcept {
-  left = std::max(left, undo_from_);
-  if (!may_undo_ || left >= right) return;
-  undo_due_ -= std::min(undo_due_, right - left);
-  undo_from_ = right;
-}
-
 // An old ACK, below SND.UNA: only its DSACK is news.
 void Connection::take_overtaken(const ip::TcpView& segment) noexcept {
   const ip::SackBlock first = segment.options.sack[0];
   const bool tells = sacks_ && segment.options.sack_count != 0 && first.left < first.right && first.right <= segment.acknowledgement;
   if (!tells || snd_nxt_ - first.left > snd_wnd_max_ + unacknowledged()) return;
   note_told_twice(first);
-  note_needless(first.left, first.right);
-  learn_patience();
+  undo_.handle_needless(first.left, first.right);
+  reordering_.widen(snd_nxt_, rtt_);
   undo_if_needless();
-}
-
-// RFC 8985, 6.2, step 4: a needless retransmission widens the reordering window, once per round trip.
-void Connection::learn_patience() noexcept {
-  if (rack_round_) return;
-  rack_round_ = true;
-  rack_round_end_ = snd_nxt_;
-  // Up to one RTT, however short the minimum RTT: that one may belong to a previous path.
-  if (rack_multiple_ * rtt_.least() / 4 < rtt_.smooth() && rack_multiple_ != 0xFFFF) ++rack_multiple_;
-  rack_persist_ = kReorderPersist;
 }
 
 // Undoes the window reduction if all retransmissions were needless. More DSACKs than retransmissions prove nothing: the network duplicates.
 void Connection::undo_if_needless() noexcept {
-  if (!may_undo_ || undo_due_ != 0 || scoreboard_.lost() != 0 || told_.dsack_dups > told_.total_retrans) return;
+  if (!undo_.all_needless() || scoreboard_.lost() != 0 || told_.dsack_dups > told_.total_retrans) return;
   ++shared_.counters.undone;
-  may_undo_ = false;
+  undo_.cancel();
   if (recovery_ == Recovery::fast) {
     recovery_ = Recovery::none;
     recovery_end_ = snd_una_ - 1u;
@@ -250,8 +230,8 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
   const bool was_fast = recovery_ == Recovery::fast, was_timeout = recovery_ == Recovery::timeout;
   if (recovery_ != Recovery::none && acked != 0 && snd_una_ >= recovery_end_) leave_recovery(now);
   handle_tail_probe_ack(segment, repeats, duplicate_told);
-  if (rack_round_ && snd_una_ >= rack_round_end_) rack_round_ = false;
-  if (duplicate_told) learn_patience();
+  reordering_.handle_ack(snd_una_);
+  if (duplicate_told) reordering_.widen(snd_nxt_, rtt_);
   if (!sacks_ && recovery_ == Recovery::fast && acked != 0) {
     lose_first();  // RFC 6582, 3.2, step 3: a partial acknowledgement
     first_due_ = true;
@@ -315,7 +295,7 @@ Nanoseconds Connection::reorder_window() const noexcept {
   if (!scoreboard_.reordering_seen()) {
     if (recovery_ != Recovery::none || scoreboard_.sacked() >= kDuplicateThreshold * mss_) return 0;
   }
-  return std::min(rack_multiple_ * rtt_.least() / 4, rtt_.smooth());
+  return reordering_.length(rtt_);
 }
 
 // Passes a rate sample to BBR.
@@ -378,12 +358,9 @@ void Connection::enter_recovery(const Arrived& arrived) noexcept {
   recovery_ = Recovery::fast;
   recovery_end_ = snd_nxt_;
   reduced_due_ = ecn_;
-  recovery_flight_ = std::max(unacknowledged() - scoreboard_.sacked() + arrived.delivered, 1u);  // RFC 9937, 6.2
-  prr_delivered_ = prr_out_ = 0;
+  reduction_.start(std::max(unacknowledged() - scoreboard_.sacked() + arrived.delivered, 1u));  // RFC 9937, 6.2
   congestion_.handle_loss(flight_before(arrived.acked));
-  may_undo_ = sacks_ && !tail_probed_;
-  undo_from_ = snd_una_;
-  undo_due_ = 0;
+  undo_.start(snd_una_, sacks_ && !tail_probed_);
   first_due_ = true;
   tail_probe_at_ = kNever;
   tail_probed_ = tail_probe_due_ = false;
@@ -394,23 +371,12 @@ void Connection::leave_recovery(Nanoseconds now) noexcept {
   recovery_ = Recovery::none;
   note_timeouts_over(now);
   repeats_ = 0;
-  if (rack_persist_ != 0 && --rack_persist_ == 0) rack_multiple_ = 1;
+  reordering_.handle_recovered();
 }
 
-// PRR (RFC 6937, 3.1): sends in proportion to delivered data, so that the window ends at ssthresh.
 void Connection::reduce_in_proportion(uint32_t delivered) noexcept {
-  prr_delivered_ += delivered;
   const uint32_t flying = pipe();
-  const uint32_t threshold = congestion_.threshold();
-  uint32_t send = 0;
-  if (flying > threshold) {
-    const auto share = static_cast<uint32_t>((uint64_t{prr_delivered_} * threshold + recovery_flight_ - 1) / recovery_flight_);
-    send = share > prr_out_ ? share - prr_out_ : 0;
-  } else {
-    const uint32_t owed = prr_delivered_ > prr_out_ ? prr_delivered_ - prr_out_ : 0;
-    send = std::min(threshold - flying, std::max(owed, delivered) + mss_);
-  }
-  congestion_.set_window(flying + send);
+  congestion_.set_window(flying + reduction_.handle_delivered(delivered, flying, congestion_.threshold(), mss_));
 }
 
 // RFC 8985, 7.4: detects a loss that the tail loss probe repaired and nothing else reported.
@@ -420,7 +386,7 @@ void Connection::handle_tail_probe_ack(const ip::TcpView& segment, bool repeats,
     tail_probed_ = false;
   } else if (segment.acknowledgement > tail_probe_end_) {
     tail_probed_ = false;
-    may_undo_ = false;
+    undo_.cancel();
     if (recovery_ == Recovery::none) congestion_.handle_tail_loss();
   } else if (repeats && segment.options.sack_count == 0) {
     tail_probed_ = false;

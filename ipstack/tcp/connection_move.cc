@@ -129,7 +129,7 @@ bool Connection::restore(const MovedConnection& from, Bytes to_send, Bytes to_re
   snd_wl2_ = {from.snd_wl2};
   recovery_ = static_cast<Recovery>(from.recovery);
   recovery_end_ = recovery_ == Recovery::none ? snd_una_ - 1u : snd_una_ + from.recovery_end;
-  recovery_flight_ = std::max(from.unacknowledged, 1u);
+  reduction_.start(std::max(from.unacknowledged, 1u));
   reduced_end_ = snd_una_ - 1u;
   small_end_ = snd_una_;
   fin_at_ = last_ack_sent_ = received_.next();

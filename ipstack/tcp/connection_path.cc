@@ -66,7 +66,7 @@ void Connection::start_path(Nanoseconds now) noexcept {
 void Connection::use_path() noexcept {
   mss_ = static_cast<uint16_t>(path_.passes() - option_bytes());
   congestion_.set_mss(mss_);
-  may_undo_ = false;  // the window counts in segments, and their size has changed
+  undo_.cancel();  // the window counts in segments, and their size has changed
 }
 
 // RFC 4821, 7.4: a probe is new data with enough data behind it, and no loss pending. If the window is full, new data waits until the probe

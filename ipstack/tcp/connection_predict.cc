@@ -18,7 +18,7 @@ bool Connection::predicted(const ip::TcpView& segment, uint8_t ecn) const noexce
   if (options.has_timestamps != stamps_ || options.sack_count != 0 || (ecn != 0 && ecn_ && (ecn == kMarked || !ecn_seen_))) return false;
   if (stamps_ && static_cast<int32_t>(options.timestamp - ts_recent_) < 0) return false;
   if (received_.has_gaps() || fin_known_ || reader_gone_ || persisting_ || snd_wnd_ == 0 || segment.window == 0) return false;
-  const bool calm = recovery_ == Recovery::none && forward_ == Forward::none && repeats_ == 0 && !tail_probed_ && !rack_round_;
+  const bool calm = recovery_ == Recovery::none && forward_ == Forward::none && repeats_ == 0 && !tail_probed_ && !reordering_.in_round();
   return calm && scoreboard_.lost() == 0 && scoreboard_.sacked() == 0;
 }
 

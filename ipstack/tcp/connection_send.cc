@@ -291,8 +291,8 @@ void Connection::emit_record(Segment& segment, RecordIndex record, uint32_t most
   told_.total_retrans += length == 0 ? 1 : segments_of(length);
   told_.bytes_retrans += length;
   if (recovery_ == Recovery::fast) {
-    prr_out_ += length;
-    undo_due_ += length;
+    reduction_.handle_sent(length);
+    undo_.handle_resent(length);
   }
   note_paced(length, now);
   if (rto_at_ == kNever) arm_rto(now);
@@ -345,7 +345,7 @@ void Connection::emit_fresh(Segment& segment, uint32_t bytes, bool fin, Nanoseco
   if (idle && !persisting_) since_ = now;
   if (is_synchronized(state_)) sent_at_ = now;
   note_paced(length, now);
-  if (recovery_ == Recovery::fast) prr_out_ += length;
+  if (recovery_ == Recovery::fast) reduction_.handle_sent(length);
   if (persisting_) {
     persisting_ = probe_due_ = false;
     rto_at_ = kNever;

@@ -120,7 +120,7 @@ void Connection::handle_silence(Nanoseconds now) noexcept {
     const bool again = recovery_ == Recovery::timeout && rtt_.backoff() != 0;
     note_timeout(again, now);
     congestion_.handle_timeout(unacknowledged(), again);
-    may_undo_ = false;
+    undo_.cancel();
     // F-RTO (RFC 5682, 2.1, step 1): not during loss recovery.
     const RecordIndex first = scoreboard_.first();
     if (options_->forward_recovery && recovery_ == Recovery::none && scoreboard_.lost() == 0 && !shared_.records[first].sacked) {
