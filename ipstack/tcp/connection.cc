@@ -21,7 +21,7 @@ Connection::~Connection() {
   scoreboard_.clear(shared_.records);
   queued_.clear(shared_.chunks);
   received_.clear(shared_.chunks);
-  drop_cookie();
+  fast_open_.drop_cookie(shared_.chunks);
 }
 
 void Connection::step(State to) noexcept {
@@ -41,7 +41,7 @@ void Connection::end(Error error) noexcept {
   forget_timers();
   scoreboard_.clear(shared_.records);
   queued_.clear(shared_.chunks);
-  drop_cookie();
+  fast_open_.drop_cookie(shared_.chunks);
 }
 
 // RFC 9293, 3.10.5: <SEQ=SND.NXT><CTL=RST>. An ACK is added, as other systems do: a timestamp echo counts only beside an ACK.

@@ -20,6 +20,7 @@
 #include "ipstack/tcp/challenge_limit.h"
 #include "ipstack/tcp/congestion.h"
 #include "ipstack/tcp/counters.h"
+#include "ipstack/tcp/fast_open_state.h"
 #include "ipstack/tcp/info.h"
 #include "ipstack/tcp/moved.h"
 #include "ipstack/tcp/options.h"
@@ -263,12 +264,9 @@ class Connection {
   void take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void establish(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void begin_handshake(Nanoseconds now) noexcept;
-  void keep_cookie(Bytes cookie) noexcept;
-  void drop_cookie() noexcept;
   Bbr::Start bbr_start(Nanoseconds now) const noexcept;
-  Bytes cookie() const noexcept;
-  bool sends_early() const noexcept { return state_ == State::syn_received && passive_ && fast_open_; }
-  uint32_t syn_data() const noexcept { return syn_sent_ && !passive_ ? syn_data_ : 0; }
+  bool sends_early() const noexcept { return state_ == State::syn_received && passive_ && fast_open_.is_used(); }
+  uint32_t syn_data() const noexcept { return syn_sent_ && !passive_ ? fast_open_.syn_data() : 0; }
   void take_syn_acknowledgement(Sequence ack) noexcept;
   void start_window(uint32_t segments, Nanoseconds now) noexcept;
   void answer_reset(const ip::TcpView& segment) noexcept;
@@ -406,9 +404,6 @@ class Connection {
   bool reader_gone_ : 1 = false;      // close() was called
   bool ack_now_ : 1 = false;
   bool syn_due_ : 1 = false;
-  bool fast_open_ : 1 = false;        // client: the SYN has the option; server: the SYN had a valid cookie
-  bool syn_data_acked_ : 1 = false;
-  FastOpenFailure fast_open_failure_ : 2 = FastOpenFailure::none;
   bool syn_sent_ : 1 = false, syn_resent_ : 1 = false;
   bool persisting_ : 1 = false;       // rto_at_ is the persist timer (closed window)
   bool probe_due_ : 1 = false, tail_probe_due_ : 1 = false, keep_alive_due_ : 1 = false;
@@ -444,10 +439,9 @@ class Connection {
   uint8_t gap_acks_ = 0;              // ACKs in a row with a SACK block that only grew; saturates
   uint16_t peer_mss_ = 0;
   uint16_t mss_ = 0;                  // payload of a full segment (SMSS)
-  uint16_t syn_data_ = 0;             // bytes sent with the SYN; before that, the limit
-  ChunkIndex cookie_ = kNoChunk;      // until the handshake is over: the length, then the cookie
-  ChallengeLimit challenges_;
   uint16_t data_at_ = 0;              // microseconds: when data arrived last
+  FastOpenState fast_open_;
+  ChallengeLimit challenges_;
   uint32_t timestamp_offset_ = 0;
   uint32_t ts_recent_ = 0;
   uint32_t ts_recent_second_ = 0;     // when ts_recent_ was stored

@@ -7,7 +7,6 @@
 namespace unet::tcp {
 namespace {
 using Flags = ip::TcpFlags;
-constexpr size_t kCookieMax = 16;       // RFC 7413, 4.1.1
 constexpr uint8_t kScaleMax = 14;       // RFC 7323, 2.3
 constexpr Nanoseconds kRtoAfterLostSyn = 3 * kSecond;  // RFC 6298, 5.7
 }  // namespace
@@ -29,38 +28,14 @@ void Connection::move(uint16_t local_port) noexcept {
   syn_due_ = true;
 }
 
-void Connection::keep_cookie(Bytes cookie) noexcept {
-  UNET_CHECK(cookie.size() <= kCookieMax);
-  if (cookie_ == kNoChunk) cookie_ = shared_.chunks.take();
-  if (cookie_ == kNoChunk) return;
-  std::byte* const at = shared_.chunks.data(cookie_);
-  at[0] = static_cast<std::byte>(cookie.size());
-  std::copy(cookie.begin(), cookie.end(), at + 1);
-}
-
-void Connection::drop_cookie() noexcept {
-  if (cookie_ != kNoChunk) shared_.chunks.give_back(cookie_);
-  cookie_ = kNoChunk;
-}
-
-Bytes Connection::cookie() const noexcept {
-  if (cookie_ == kNoChunk) return {};
-  const std::byte* const at = shared_.chunks.data(cookie_);
-  return {at + 1, static_cast<size_t>(at[0])};
-}
-
 void Connection::fast_open(Bytes cookie, uint16_t mss) noexcept {
   if (state_ != State::syn_sent || syn_sent_) return;
-  keep_cookie(cookie);
-  fast_open_ = cookie_ != kNoChunk;
-  fast_open_failure_ = cookie.empty() ? FastOpenFailure::no_cookie : FastOpenFailure::none;
-  syn_data_ = !fast_open_ || cookie.empty() ? uint16_t{0} : std::min(mss == 0 ? options_->default_mss : mss, options_->mss);
+  fast_open_.request(shared_.chunks, cookie, std::min(mss == 0 ? options_->default_mss : mss, options_->mss));
 }
 
 void Connection::answer_fast_open(bool valid, Bytes cookie) noexcept {
   if (state_ != State::listen) return;
-  fast_open_ = valid;
-  if (!cookie.empty()) keep_cookie(cookie);
+  fast_open_.answer(shared_.chunks, valid, cookie);
 }
 
 // The peer has acknowledged the SYN, and perhaps its data. The rest of the data is sent anew (RFC 7413, 4.2.1).
@@ -69,8 +44,7 @@ void Connection::take_syn_acknowledgement(Sequence ack) noexcept {
   queued_.release(shared_.chunks, ack);
   told_.bytes_acked += taken;
   told_.bytes_retrans += syn_data() - taken;
-  syn_data_acked_ = taken != 0;
-  if (taken < syn_data()) fast_open_failure_ = syn_resent_ ? FastOpenFailure::syn_repeated : FastOpenFailure::data_not_taken;
+  fast_open_.handle_answer(taken, syn_data(), syn_resent_);
   snd_una_ = snd_nxt_ = ack;
 }
 
@@ -169,11 +143,11 @@ void Connection::handle_listen(const ip::TcpView& segment, Nanoseconds now) noex
   take_syn(segment, now);
   begin_handshake(now);
   step(State::syn_received);
-  if (!fast_open_) return;
+  if (!fast_open_.is_used()) return;
   start_window(options_->initial_window, now);
   // RFC 7413, 4.2.2: accept the data of a SYN with a valid cookie. A FIN is not accepted; it comes again.
   take_data(irs_ + 1, segment.payload.first(std::min<size_t>(segment.payload.size(), rcv_wnd())), false, now);
-  syn_data_acked_ = received_.readable() != 0;
+  fast_open_.set_data_taken(received_.readable() != 0);
 }
 
 // RFC 9293, 3.10.7.3 (SYN-SENT).
@@ -200,7 +174,7 @@ void Connection::handle_syn_sent(const ip::TcpView& segment, Nanoseconds now) no
   take_syn(segment, now);  // fourth
   if (!acknowledges) {
     // Simultaneous open (figure 8). The cookie in the SYN is the peer's; our SYN,ACK would return it as one of ours.
-    drop_cookie();
+    fast_open_.drop_cookie(shared_.chunks);
     step(State::syn_received);
     syn_due_ = true;
     return;
@@ -245,7 +219,7 @@ void Connection::start_window(uint32_t segments, Nanoseconds now) noexcept {
 
 void Connection::establish(const ip::TcpView& segment, Nanoseconds now) noexcept {
   step(State::established);
-  drop_cookie();
+  fast_open_.drop_cookie(shared_.chunks);
   syn_due_ = false;
   rto_at_ = kNever;
   since_ = now;

@@ -90,8 +90,8 @@ Info Connection::info(Nanoseconds now) const noexcept {
   info.window_scaling = scales_;
   info.ecn = ecn_;
   info.ecn_seen = ecn_seen_;
-  info.syn_data = syn_data_acked_;
-  info.fast_open_failure = fast_open_failure_;
+  info.syn_data = fast_open_.data_taken();
+  info.fast_open_failure = fast_open_.failure();
   info.snd_wscale = peer_scale_;
   info.rcv_wscale = scales_ ? our_scale_ : uint8_t{0};
   info.rto = rtt_.rto(*options_);

@@ -184,18 +184,20 @@ void Connection::emit_syn(Segment& segment, Nanoseconds now) noexcept {
     options.timestamp_echo = stamps_ ? ts_recent_ : 0;
     last_ack_sent_ = fields.acknowledgement;
   }
-  if (answers && !syn_sent_) syn_data_ = 0;
-  if (answers && cookie_ != kNoChunk) {
+  if (answers && !syn_sent_) fast_open_.set_syn_data(0);
+  if (answers && fast_open_.has_cookie()) {
     options.has_fast_open = true;
-    options.fast_open_cookie = cookie();
+    options.fast_open_cookie = fast_open_.cookie(shared_.chunks);
   }
   if (!answers && !syn_sent_) {
-    options.has_fast_open = fast_open_;
-    options.fast_open_cookie = cookie();
-    const uint32_t most = syn_data_ - std::min<uint32_t>(syn_data_, ip::tcp_options_size(options));
-    syn_data_ = static_cast<uint16_t>(std::min(queued_.size(), most));
-    segment.length = segment.mss = syn_data_;
-    if (syn_data_ != 0 && syn_data_ == queued_.size()) fields.flags |= Flags::kPsh;
+    options.has_fast_open = fast_open_.is_used();
+    options.fast_open_cookie = fast_open_.cookie(shared_.chunks);
+    const uint32_t limit = fast_open_.syn_data();
+    const uint32_t most = limit - std::min<uint32_t>(limit, ip::tcp_options_size(options));
+    const auto data = static_cast<uint16_t>(std::min(queued_.size(), most));
+    fast_open_.set_syn_data(data);
+    segment.length = segment.mss = data;
+    if (data != 0 && data == queued_.size()) fields.flags |= Flags::kPsh;
   }
   if (!answers) rcv_edge_ = {fields.window};  // IRS is unknown: holds the announced window alone
   syn_due_ = ack_now_ = false;
