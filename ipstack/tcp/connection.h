@@ -85,6 +85,9 @@ struct Segment {
   bool ecn_capable = false;  // send with ECT(0) in the IP header (RFC 3168, 5)
 };
 
+// One class, because RFC 9293's transmission control block is one record: a segment reads and sets numbers, windows, timers and flags of
+// all parts, in the order that the RFC gives. The flags that header prediction reads share a cache line. Parts with a state of their own
+// are objects: buffers and their tuning, scoreboard, RTT, congestion, recovery, path search, fast open.
 class Connection {
  public:
   // `options` and `resources` outlive the connection.
