@@ -36,13 +36,12 @@ uint64_t Host::counter(HostCounter counter) const noexcept {
 }
 
 Host::Host(const HostOptions& options, Nanoseconds now)
-    : options_(options), routes_(options.routes, options.gateway4, options.gateway6, options.seed ^ 5), hop_limit6_(options.hop_limit),
-      link_mtu_(options.mtu), mtu4_(options.mtu), mtu6_(options.mtu), reassembly_(options.reassembly),
+    : options_(options), addresses_(options.mac, options.address_key),
+      routes_(options.routes, options.gateway4, options.gateway6, options.seed ^ 5), hop_limit6_(options.hop_limit), link_mtu_(options.mtu), mtu4_(options.mtu), mtu6_(options.mtu), reassembly_(options.reassembly),
       neighbours_(with_seed(options.neighbours, options.seed)), groups4_(true, options.seed ^ 4), groups6_(false, options.seed ^ 6),
       path_mtu_({.link_mtu = options.mtu, .seed = options.seed}),
       frames_(options.buffers, static_cast<uint32_t>(sizeof(EthernetHeader)) + options.mtu), random_(options.seed),
       errors_(std::min(options.errors_per_second, 1'000'000u), now) {
-  own_.reserve(kAddressesMax);
   unreachable_.reserve(kUnreachableMax);
   for (uint32_t& each : next_id_) each = static_cast<uint32_t>(next_random(random_));
   for (const HostAddress& each : options.addresses) {
@@ -54,9 +53,9 @@ Host::Host(const HostOptions& options, Nanoseconds now)
     dhcp_.emplace(options.mac, size_max, next_random(random_), now);
   }
   if (!options.ipv6) return;
-  const IpAddress own_link = made_address(link_local(options.mac), 0);
-  add_address(own_link, kMadeBits, options.claim, now);
-  if (Own* const made = own(own_link); made != nullptr) made->made = true;
+  const IpAddress own_link = addresses_.generate(link_local(options.mac), 0);
+  add_address(own_link, OwnAddresses::kMadeBits, options.claim, now);
+  if (OwnAddress* const made = addresses_.find(own_link)) made->made = true;
   if (options.autoconfigure) next_router_question_ = now + next_random(random_) % kSecond;  // RFC 4861, 6.3.7
 }
 
@@ -66,8 +65,8 @@ bool Host::is_for_us(const MacAddress& station) const noexcept {
   if (groups4_.has_station(station)) return true;
   if (!options_.ipv6) return false;
   if (station == group_station(kAllNodes6) || groups6_.has_station(station)) return true;
-  return std::any_of(own_.begin(), own_.end(), [&](const Own& each) {
-    return !each.claim.address().is_ipv4() && group_station(solicited_node(each.claim.address())) == station;
+  return std::any_of(addresses_.begin(), addresses_.end(), [&](const OwnAddress& each) {
+    return !each.address().is_ipv4() && group_station(solicited_node(each.address())) == station;
   });
 }
 
@@ -90,10 +89,10 @@ bool Host::handle_frame(Bytes frame, Nanoseconds now, Arrival& arrival, bool che
 bool Host::is_own_destination(const IpAddress& to, bool& group) const noexcept {
   group = to.is_multicast() || to.is_limited_broadcast();
   if (to == kAllHosts4 || to == kAllNodes6 || to.is_limited_broadcast()) return true;
-  for (const Own& each : own_) {
-    const IpAddress& address = each.claim.address();
+  for (const OwnAddress& each : addresses_) {
+    const IpAddress& address = each.address();
     // A tentative address receives no packets (RFC 4862, 5.4). Its solicited-node group does: others claim the address there.
-    if (to == address) return each.claim.state() == AddressClaim::State::assigned;
+    if (to == address) return each.is_assigned();
     if (!address.is_ipv4() && to == solicited_node(address)) return true;
     if (is_directed_broadcast(to, address, each.prefix)) return group = true;
   }
@@ -105,10 +104,8 @@ bool Host::is_own_destination(const IpAddress& to, bool& group) const noexcept {
 bool Host::is_good_source(const IpView& packet) const noexcept {
   if (packet.from.is_loopback()) return false;
   if (packet.from.is_ipv4() && !packet.from.is_unspecified() && !packet.from.is_one_host(true)) return false;
-  return std::none_of(own_.begin(), own_.end(), [&](const Own& each) {
-    const bool assigned = each.claim.state() == AddressClaim::State::assigned;
-    return (assigned && packet.from == each.claim.address()) || is_directed_broadcast(packet.from, each.claim.address(), each.prefix);
-  });
+  const OwnAddress* const own = addresses_.find(packet.from);
+  return (own == nullptr || !own->is_assigned()) && !addresses_.have_broadcast(packet.from);
 }
 
 bool Host::handle_packet(const Frame& frame, Nanoseconds now, Arrival& arrival) noexcept {
@@ -178,7 +175,7 @@ bool Host::handle_icmp(const MacAddress& station, Nanoseconds now, Arrival& arri
   if (!icmp.error || arrival.to_group || !parse_quoted(icmp.rest, arrival.packet.ipv4, arrival.quoted)) {
     return count(HostCounter::bad_icmp), false;
   }
-  if (own(arrival.quoted.from) == nullptr) return count(HostCounter::bad_icmp), false;
+  if (addresses_.find(arrival.quoted.from) == nullptr) return count(HostCounter::bad_icmp), false;
   if (icmp.kind == IcmpKind::redirect) {
     // RFC 1122, 3.2.2.2: every code counts as a host redirect. The gateway's address is in bytes 4 to 7 of the message.
     const IpAddress next_hop = ipv4_address(arrival.packet.payload.data() + 4);

@@ -21,12 +21,12 @@
 #include <span>
 #include <vector>
 
-#include "ipstack/ip/address_claim.h"
 #include "ipstack/ip/dhcp_client.h"
 #include "ipstack/ip/frame_queue.h"
 #include "ipstack/ip/host_checkpoint.h"
 #include "ipstack/ip/memberships.h"
 #include "ipstack/ip/neighbours.h"
+#include "ipstack/ip/own_addresses.h"
 #include "ipstack/ip/path_mtu.h"
 #include "ipstack/ip/reassembly.h"
 #include "ipstack/ip/routes.h"
@@ -134,7 +134,7 @@ class Host {
   // The identification of the next packet to `to` that may be fragmented; `packets` of them take consecutive numbers.
   uint32_t take_id(const IpAddress& to, uint32_t packets = 1) noexcept;
   // The source address of packets to `to`; nullopt: none.
-  std::optional<IpAddress> source_for(const IpAddress& to) const noexcept;
+  std::optional<IpAddress> source_for(const IpAddress& to) const noexcept { return addresses_.source_for(to); }
 
   // Sends an ICMP error: no socket or protocol accepts this packet. Not for TCP, which sends a reset.
   void refuse_port(const Arrival& arrival, Nanoseconds now) noexcept { send_error(arrival, {.why = Unreachable::port}, now); }
@@ -165,7 +165,7 @@ class Host {
   // Removes an address of any origin; a leased one returns with the next lease. False: not an address of ours.
   bool remove_address(const IpAddress& address, Nanoseconds now) noexcept;
   // Changes whenever addresses() does.
-  uint64_t address_changes() const noexcept { return address_changes_; }
+  uint64_t address_changes() const noexcept { return addresses_.changes(); }
   // The current lease; its address may still be tentative.
   const std::optional<DhcpLease>& dhcp_lease() const noexcept { return lease_; }
   // lease_checkpoint(): the lease with its remaining times, once its address is assigned. resume_lease(): continues the lease of the
@@ -195,22 +195,11 @@ class Host {
   const Memberships& groups(bool ipv4) const noexcept { return ipv4 ? groups4_ : groups6_; }
 
  private:
-  static constexpr uint32_t kAddressesMax = HostStatus::kAddressesMax, kUnreachableMax = 64;
-  static_assert(HostCheckpoint::kAddressesMax == kAddressesMax);
+  static constexpr uint32_t kUnreachableMax = 64;
+  static_assert(HostStatus::kAddressesMax == OwnAddresses::kMax);
   static constexpr IpAddress kNone6{};
   static constexpr Nanoseconds kRoutersEvery = kSecond;
 
-  struct Own {
-    AddressClaim claim;
-    uint8_t prefix;
-    Nanoseconds valid_until = kNever, preferred_until = kNever;
-    bool of_router = false, of_dhcp = false, deprecated = false;
-    bool made = false;                // by made_address()
-    uint8_t conflicts = 0;            // conflicts of earlier addresses generated for this network
-    // After a conflict: when this address, or the next generated one, is claimed.
-    Nanoseconds retry_at = kNever;
-    bool holds_group = false;  // has joined the solicited-node group
-  };
   // Changes by router advertisements, which may come at any rate. Published at most once in kRoutersEvery.
   struct RouterChanges {
     bool pending = false;
@@ -243,12 +232,9 @@ class Host {
 
   // host_addresses.cc: neighbours, addresses, routers
   void add_address(const IpAddress& address, uint8_t prefix, bool probe, Nanoseconds now);
-  static constexpr uint8_t kMadeBits = 64;  // prefix length of generated addresses
-  IpAddress made_address(const IpAddress& network, uint8_t conflicts) const noexcept;
-  void claim_anew(Own& own, Nanoseconds now) noexcept;
-  Own* own(const IpAddress& address) noexcept;
-  const Own* own(const IpAddress& address) const noexcept;
-  void on_claim_change(Own& own, AddressClaim::State before, Nanoseconds now) noexcept;
+  void claim_anew(OwnAddress& own, Nanoseconds now) noexcept;
+  void on_claim_change(OwnAddress& own, AddressClaim::State before, Nanoseconds now) noexcept;
+  void release_group(OwnAddress& own, Nanoseconds now) noexcept;
   void handle_arp(Bytes packet, Nanoseconds now) noexcept;
   void handle_discovery(const MacAddress& station, const IpView& packet, Nanoseconds now) noexcept;
   void handle_solicitation(const MacAddress& station, const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept;
@@ -256,7 +242,7 @@ class Host {
   void handle_router(const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept;
   void take_prefix(const Prefix& prefix, Nanoseconds now) noexcept;
   // Limits for router advertisements: one place is reserved for a DHCP lease.
-  size_t most_addresses() const noexcept { return dhcp_ && !lease_ ? kAddressesMax - 1 : kAddressesMax; }
+  size_t most_addresses() const noexcept { return dhcp_ && !lease_ ? OwnAddresses::kMax - 1 : OwnAddresses::kMax; }
   size_t most_prefixes() const noexcept { return dhcp_ && !lease_ ? Routes::kPrefixesMax - 1 : Routes::kPrefixesMax; }
   void expire_addresses(Nanoseconds now) noexcept;
   uint32_t poll_claims(Nanoseconds now, std::byte* frame) noexcept;
@@ -299,7 +285,7 @@ class Host {
   void take_released() noexcept;
 
   const HostOptions options_;
-  std::vector<Own> own_;
+  OwnAddresses addresses_;
   Routes routes_;
   uint8_t hop_limit6_;
   uint32_t link_mtu_;                 // current link MTU; buffers are sized for options_.mtu
@@ -309,7 +295,6 @@ class Host {
 
   std::optional<DhcpClient> dhcp_;
   std::optional<DhcpLease> lease_;    // the lease that is applied
-  uint64_t address_changes_ = 0;
   uint64_t lease_changes_ = 0;
   RouterChanges router_changes_;
 

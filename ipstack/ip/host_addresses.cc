@@ -1,6 +1,5 @@
 // host_addresses.cc - a host's addresses, ARP and neighbour discovery, and router advertisements.
 #include <algorithm>
-#include <cstring>
 
 #include "ipstack/ip/host.h"
 #include "unet/base/random.h"
@@ -10,80 +9,52 @@ namespace {
 
 constexpr uint32_t kRouterQuestions = 3;                       // RFC 4861, 10
 constexpr Nanoseconds kRouterQuestionEvery = 4 * kSecond;
-constexpr Nanoseconds kRetryClaim = 60 * kSecond;              // RFC 5227, 1.1: RATE_LIMIT_INTERVAL
 constexpr uint32_t kTwoHours = 7200;                           // seconds; RFC 4862, 5.5.3 (e)
 constexpr uint32_t kInfinite = ~uint32_t{0};                   // seconds: infinite
 constexpr Nanoseconds kReachableMax = 3600 * kSecond;          // RFC 4861, 6.2.1: limit of AdvReachableTime
 constexpr Nanoseconds kRetransmitMax = 10 * kSecond;
-constexpr uint8_t kMakesMost = 3;                              // RFC 7217, IDGEN_RETRIES: further addresses after conflicts
-constexpr Nanoseconds kMakeEvery = kSecond;                    // RFC 7217, IDGEN_DELAY
 
 }  // namespace
 
 // ---- addresses
 
 void Host::add_address(const IpAddress& address, uint8_t prefix, bool probe, Nanoseconds now) {
-  if (own_.size() == kAddressesMax || own(address) != nullptr) return;
-  own_.push_back({.claim = AddressClaim(address, options_.mac, probe, next_random(random_), now), .prefix = prefix});
-  if (!probe) ++address_changes_;
-}
-
-// Generates an address in a network of kMadeBits (RFC 7217, 5): stable, but it does not reveal the station. `conflicts`: number of earlier
-// addresses generated there.
-IpAddress Host::made_address(const IpAddress& network, uint8_t conflicts) const noexcept {
-  IpAddress address = link_local(options_.mac);
-  std::memcpy(address.bytes.data(), network.bytes.data(), kMadeBits / 8);
-  if (!options_.address_key) return address;
-  std::array<uint64_t, 3> words{0, 0, conflicts};
-  std::memcpy(&words[0], network.bytes.data(), kMadeBits / 8);
-  std::memcpy(&words[1], options_.mac.data(), options_.mac.size());
-  const uint64_t identifier = keyed_hash(*options_.address_key, words);
-  std::memcpy(address.bytes.data() + kMadeBits / 8, &identifier, sizeof identifier);
-  return address;
+  if (addresses_.size() == OwnAddresses::kMax || addresses_.find(address) != nullptr) return;
+  addresses_.add({.claim = AddressClaim(address, options_.mac, probe, next_random(random_), now), .prefix = prefix});
 }
 
 // After a conflict: claims the same address again, or the next generated one.
-void Host::claim_anew(Own& own, Nanoseconds now) noexcept {
-  IpAddress address = own.claim.address();
+void Host::claim_anew(OwnAddress& own, Nanoseconds now) noexcept {
+  IpAddress address = own.address();
   if (own.made) {
-    if (own.holds_group) groups6_.release(solicited_node(address), now);
-    own.holds_group = false;
-    address = made_address(address, ++own.conflicts);
+    release_group(own, now);
+    address = addresses_.generate(address, ++own.conflicts);
   }
-  own.claim = AddressClaim(address, options_.mac, true, next_random(random_), now);
+  addresses_.replace_claim(own, AddressClaim(address, options_.mac, true, next_random(random_), now));
   own.retry_at = kNever;
 }
 
+void Host::release_group(OwnAddress& own, Nanoseconds now) noexcept {
+  if (own.holds_group) groups6_.release(solicited_node(own.address()), now);
+  own.holds_group = false;
+}
+
 bool Host::remove_address(const IpAddress& address, Nanoseconds now) noexcept {
-  const auto at = std::find_if(own_.begin(), own_.end(), [&](const Own& each) { return each.claim.address() == address; });
-  if (at == own_.end()) return false;
-  if (at->claim.state() == AddressClaim::State::assigned) ++address_changes_;
-  routes_.remove_prefix(address, at->prefix);
-  if (at->holds_group) groups6_.release(solicited_node(address), now);
-  own_.erase(at);
+  OwnAddress* const own = addresses_.find(address);
+  if (own == nullptr) return false;
+  routes_.remove_prefix(address, own->prefix);
+  release_group(*own, now);
+  addresses_.remove(*own);
   return true;
 }
 
 // Handles a change of a claim's state, which was `before`.
-void Host::on_claim_change(Own& own, AddressClaim::State before, Nanoseconds now) noexcept {
-  const AddressClaim::State state = own.claim.state();
-  if (state == before) return;
-  if (state == AddressClaim::State::conflict) {
-    count(HostCounter::conflicts);
-    if (own.claim.address().is_ipv4() && !own.of_dhcp) own.retry_at = now + kRetryClaim;
-    if (own.made && options_.address_key && own.conflicts < kMakesMost) own.retry_at = now + kMakeEvery;
-  }
-  if (state == AddressClaim::State::assigned || before == AddressClaim::State::assigned) ++address_changes_;
+void Host::on_claim_change(OwnAddress& own, AddressClaim::State before, Nanoseconds now) noexcept {
+  if (addresses_.handle_claim_change(own, before, now)) count(HostCounter::conflicts);
 }
-
-const Host::Own* Host::own(const IpAddress& address) const noexcept {
-  const auto at = std::find_if(own_.begin(), own_.end(), [&](const Own& each) { return each.claim.address() == address; });
-  return at == own_.end() ? nullptr : &*at;
-}
-Host::Own* Host::own(const IpAddress& address) noexcept { return const_cast<Own*>(static_cast<const Host*>(this)->own(address)); }
 
 Host::AddressState Host::state_of(const IpAddress& address) const noexcept {
-  const Own* const found = own(address);
+  const OwnAddress* const found = addresses_.find(address);
   if (found == nullptr) return AddressState::none;
   switch (found->claim.state()) {
     case AddressClaim::State::tentative: return AddressState::tentative;
@@ -95,8 +66,8 @@ Host::AddressState Host::state_of(const IpAddress& address) const noexcept {
 
 std::vector<IpAddress> Host::addresses() const {
   std::vector<IpAddress> all;
-  for (const Own& each : own_) {
-    if (each.claim.state() == AddressClaim::State::assigned) all.push_back(each.claim.address());
+  for (const OwnAddress& each : addresses_) {
+    if (each.is_assigned()) all.push_back(each.address());
   }
   return all;
 }
@@ -105,10 +76,10 @@ void Host::set_link_mtu(uint32_t mtu) noexcept { link_mtu_ = std::min(mtu, optio
 
 HostStatus Host::status() const noexcept {
   HostStatus status;
-  for (const Own& each : own_) {
-    const AddressState state = state_of(each.claim.address());
+  for (const OwnAddress& each : addresses_) {
+    const AddressState state = state_of(each.address());
     if (state == AddressState::none || status.count == HostStatus::kAddressesMax) continue;
-    status.addresses[status.count++] = {each.claim.address(), each.prefix, state == AddressState::tentative};
+    status.addresses[status.count++] = {each.address(), each.prefix, state == AddressState::tentative};
   }
   status.gateway4 = routes_.gateway4().value_or(IpAddress{});
   status.gateway6 = routes_.gateway6().value_or(IpAddress{});
@@ -117,23 +88,20 @@ HostStatus Host::status() const noexcept {
 }
 
 bool Host::has_conflict(const IpAddress& address) const noexcept {
-  const Own* const found = own(address);
+  const OwnAddress* const found = addresses_.find(address);
   return found != nullptr && found->claim.state() == AddressClaim::State::conflict;
 }
 
 void Host::expire_addresses(Nanoseconds now) noexcept {
   router_changes_.publish(now);
-  for (Own& each : own_) {
+  for (OwnAddress& each : addresses_) {
     if (each.retry_at <= now) claim_anew(each, now);
   }
-  for (Own& each : own_) each.deprecated = each.deprecated || each.preferred_until <= now;
-  const auto ended = std::remove_if(own_.begin(), own_.end(), [&](const Own& each) {
-    const bool over = each.valid_until <= now;
-    if (over && each.claim.state() == AddressClaim::State::assigned) ++address_changes_;
-    if (over && each.holds_group) groups6_.release(solicited_node(each.claim.address()), now);
-    return over;
-  });
-  own_.erase(ended, own_.end());
+  addresses_.deprecate(now);
+  while (OwnAddress* const ended = addresses_.find_ended(now)) {
+    release_group(*ended, now);
+    addresses_.remove(*ended);
+  }
   routes_.expire(now);
 }
 
@@ -147,16 +115,16 @@ void Host::confirm(const IpAddress& to, Nanoseconds now) noexcept {
 void Host::handle_arp(Bytes packet, Nanoseconds now) noexcept {
   Arp arp;
   if (!parse_arp(packet, arp)) return count(HostCounter::bad_arp);
-  for (Own& each : own_) {
+  for (OwnAddress& each : addresses_) {
     const AddressClaim::State before = each.claim.state();
     if (arp.sender.is_unspecified()) each.claim.handle_probe(arp.target, arp.sender_mac, now);
     else each.claim.handle_claim(arp.sender, arp.sender_mac, now);
     on_claim_change(each, before, now);
   }
   decline_conflict(now);
-  const Own* const asked = own(arp.target);
-  const bool for_us = asked != nullptr && asked->claim.state() == AddressClaim::State::assigned;
-  if (own(arp.sender) != nullptr) return;  // a sender with an address of ours is no neighbour
+  const OwnAddress* const asked = addresses_.find(arp.target);
+  const bool for_us = asked != nullptr && asked->is_assigned();
+  if (addresses_.find(arp.sender) != nullptr) return;  // a sender with an address of ours is no neighbour
   if (arp.operation == ArpOperation::reply) {
     if (for_us) neighbours_.handle_answer(arp.sender, arp.sender_mac, true, true, false, now);
     return take_released();
@@ -200,13 +168,13 @@ void Host::handle_discovery(const MacAddress& station, const IpView& packet, Nan
 
 // RFC 4861, 7.2.3 and 7.2.4: a neighbour solicitation.
 void Host::handle_solicitation(const MacAddress& station, const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept {
-  Own* const asked = own(discovery.target);
+  OwnAddress* const asked = addresses_.find(discovery.target);
   if (asked == nullptr) return;
   const bool probe = packet.from.is_unspecified();
   const AddressClaim::State before = asked->claim.state();
   if (probe) asked->claim.handle_probe(discovery.target, station, now);
   on_claim_change(*asked, before, now);
-  if (asked->claim.state() != AddressClaim::State::assigned) return;
+  if (!asked->is_assigned()) return;
   if (!probe && discovery.source_mac && routes_.is_on_link(packet.from)) {
     neighbours_.handle_question(packet.from, *discovery.source_mac, now);
   }
@@ -220,7 +188,7 @@ void Host::handle_solicitation(const MacAddress& station, const IpView& packet, 
 
 // RFC 4861, 7.2.5: a neighbour advertisement.
 void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanoseconds now) noexcept {
-  if (Own* const claimed = own(discovery.target); claimed != nullptr) {
+  if (OwnAddress* const claimed = addresses_.find(discovery.target); claimed != nullptr) {
     const AddressClaim::State before = claimed->claim.state();
     claimed->claim.handle_claim(discovery.target, discovery.target_mac.value_or(MacAddress{}), now);
     on_claim_change(*claimed, before, now);
@@ -252,17 +220,16 @@ void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanos
 void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
   const auto until = [&](uint32_t seconds) { return seconds == kInfinite ? kNever : now + seconds * kSecond; };
   if (prefix.on_link) routes_.advertise_prefix(prefix.address, prefix.bits, until(prefix.valid_s), most_prefixes(), now);
-  if (!prefix.autonomous || prefix.bits != kMadeBits) return;
-  const IpAddress address = made_address(prefix.address, 0);
+  if (!prefix.autonomous || prefix.bits != OwnAddresses::kMadeBits) return;
+  const IpAddress address = addresses_.generate(prefix.address, 0);
   if (!address.is_one_host(false)) return;  // 0::/8 is reserved
-  const auto made = std::find_if(own_.begin(), own_.end(), [&](const Own& each) {
-    return each.of_router && same_network(each.claim.address(), prefix.address, kMadeBits);
+  const auto made = std::find_if(addresses_.begin(), addresses_.end(), [&](const OwnAddress& each) {
+    return each.of_router && same_network(each.address(), prefix.address, OwnAddresses::kMadeBits);
   });
-  Own* const known = made != own_.end() ? &*made : own(address);
+  OwnAddress* const known = made != addresses_.end() ? &*made : addresses_.find(address);
   if (known == nullptr) {
-    if (prefix.valid_s == 0 || own_.size() >= most_addresses()) return;
-    if (!options_.claim) ++address_changes_;
-    own_.push_back({.claim = AddressClaim(address, options_.mac, options_.claim, next_random(random_), now), .prefix = prefix.bits,
+    if (prefix.valid_s == 0 || addresses_.size() >= most_addresses()) return;
+    addresses_.add({.claim = AddressClaim(address, options_.mac, options_.claim, next_random(random_), now), .prefix = prefix.bits,
                     .valid_until = until(prefix.valid_s), .preferred_until = until(prefix.preferred_s), .of_router = true, .made = true});
     return;
   }
@@ -288,13 +255,13 @@ uint32_t Host::emit_ip_frame(std::byte* frame, const MacAddress& station, const 
 // ---- probes and solicitations
 
 uint32_t Host::poll_claims(Nanoseconds now, std::byte* frame) noexcept {
-  for (Own& each : own_) {
+  for (OwnAddress& each : addresses_) {
     AddressClaim::Message message;
     const AddressClaim::State before = each.claim.state();
     const bool some = each.claim.poll_message(now, message);
     on_claim_change(each, before, now);
     if (!some) continue;
-    const IpAddress& address = each.claim.address();
+    const IpAddress& address = each.address();
     if (address.is_ipv4()) {
       const bool probe = message == AddressClaim::Message::probe;
       return emit_arp_frame(frame, kBroadcast, {.operation = ArpOperation::request, .sender_mac = options_.mac,

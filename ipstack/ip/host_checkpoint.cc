@@ -9,10 +9,10 @@ namespace unet::ip {
 HostCheckpoint Host::checkpoint(Nanoseconds now) const noexcept {
   const auto left = [&](Nanoseconds until) { return HostCheckpoint::seconds_left(until, now); };
   HostCheckpoint checkpoint{.mtu6 = mtu6_, .hop_limit6 = hop_limit6_};
-  for (const Own& each : own_) {
-    if (each.of_dhcp || each.claim.state() != AddressClaim::State::assigned) continue;
+  for (const OwnAddress& each : addresses_) {
+    if (each.of_dhcp || !each.is_assigned()) continue;
     if (checkpoint.address_count == HostCheckpoint::kAddressesMax) continue;
-    checkpoint.addresses[checkpoint.address_count++] = {each.claim.address(), each.prefix, each.of_router, left(each.valid_until),
+    checkpoint.addresses[checkpoint.address_count++] = {each.address(), each.prefix, each.of_router, left(each.valid_until),
                                                         left(each.preferred_until)};
   }
   routes_.save(checkpoint, now);
@@ -24,17 +24,14 @@ void Host::resume(const HostCheckpoint& checkpoint, Nanoseconds now) noexcept {
   const auto until = [&](uint32_t seconds) { return HostCheckpoint::time_of(seconds, now); };
   for (uint32_t i = 0; i < std::min(checkpoint.address_count, HostCheckpoint::kAddressesMax); ++i) {
     const HostCheckpoint::Address& each = checkpoint.addresses[i];
-    Own* const known = own(each.address);
+    OwnAddress* const known = addresses_.find(each.address);
     const AddressClaim ours(each.address, options_.mac, false, next_random(random_), now);
     if (known != nullptr && known->claim.state() == AddressClaim::State::tentative) {
-      known->claim = ours;
-    } else if (known == nullptr && each.of_router && options_.autoconfigure && each.valid_s != 0 && own_.size() < most_addresses()) {
-      own_.push_back({.claim = ours, .prefix = each.prefix, .valid_until = until(each.valid_s), .preferred_until = until(each.preferred_s),
-                      .of_router = true, .deprecated = each.preferred_s == 0, .made = true});
-    } else {
-      continue;
+      addresses_.replace_claim(*known, ours);
+    } else if (known == nullptr && each.of_router && options_.autoconfigure && each.valid_s != 0 && addresses_.size() < most_addresses()) {
+      addresses_.add({.claim = ours, .prefix = each.prefix, .valid_until = until(each.valid_s),
+                      .preferred_until = until(each.preferred_s), .of_router = true, .deprecated = each.preferred_s == 0, .made = true});
     }
-    ++address_changes_;
   }
   if (!options_.autoconfigure) return;
   routes_.restore(checkpoint, most_prefixes(), now);

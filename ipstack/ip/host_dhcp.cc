@@ -48,11 +48,12 @@ void Host::apply_lease(Nanoseconds now, bool probe) noexcept {
   ++lease_changes_;
   const bool same = lease && lease_ && lease->address == lease_->address && lease->prefix == lease_->prefix;
   if (lease_ && !same) {
-    if (const Own* const known = own(lease_->address); known != nullptr && known->of_dhcp) remove_address(lease_->address, now);
+    const OwnAddress* const known = addresses_.find(lease_->address);
+    if (known != nullptr && known->of_dhcp) remove_address(lease_->address, now);
   }
-  if (lease && !same && own(lease->address) == nullptr && own_.size() < kAddressesMax) {
+  if (lease && !same && addresses_.find(lease->address) == nullptr && addresses_.size() < OwnAddresses::kMax) {
     add_address(lease->address, lease->prefix, probe, now);
-    own_.back().of_dhcp = true;
+    addresses_.find(lease->address)->of_dhcp = true;
     routes_.add_prefix(lease->address, lease->prefix);
   }
   // Static configuration has priority.
@@ -64,7 +65,7 @@ void Host::apply_lease(Nanoseconds now, bool probe) noexcept {
 // RFC 2131, 4.4.1: declines a leased address that another host has.
 void Host::decline_conflict(Nanoseconds now) noexcept {
   if (!lease_) return;
-  const Own* const leased = own(lease_->address);
+  const OwnAddress* const leased = addresses_.find(lease_->address);
   if (leased == nullptr || !leased->of_dhcp || leased->claim.state() != AddressClaim::State::conflict) return;
   dhcp_->handle_conflict(now);
   apply_lease(now);

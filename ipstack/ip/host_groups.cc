@@ -31,11 +31,11 @@ void Host::handle_membership(const IpView& packet, Nanoseconds now) noexcept {
 
 // RFC 4862, 5.4.2: join the solicited-node group before the first probe for an address, so that switches (MLD snooping) forward it.
 void Host::hold_solicited_groups(Nanoseconds now) noexcept {
-  for (Own& each : own_) {
+  for (OwnAddress& each : addresses_) {
     const bool ours = each.claim.state() != AddressClaim::State::conflict;
-    const bool begins = each.claim.state() == AddressClaim::State::assigned || each.claim.next_event() <= now;
-    if (each.claim.address().is_ipv4() || each.holds_group == ours || (ours && !begins)) continue;
-    const IpAddress group = solicited_node(each.claim.address());
+    const bool begins = each.is_assigned() || each.claim.next_event() <= now;
+    if (each.address().is_ipv4() || each.holds_group == ours || (ours && !begins)) continue;
+    const IpAddress group = solicited_node(each.address());
     if (ours) groups6_.hold(group, now);
     else groups6_.release(group, now);
     each.holds_group = ours;

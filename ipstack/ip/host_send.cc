@@ -6,41 +6,13 @@
 #include "unet/base/random.h"
 
 namespace unet::ip {
-namespace {
-
-uint32_t common_bits(const IpAddress& a, const IpAddress& b) noexcept {
-  uint32_t bits = 0;
-  while (bits < 128 && ((a.bytes[bits / 8] ^ b.bytes[bits / 8]) >> (7 - bits % 8) & 1) == 0) ++bits;
-  return bits;
-}
-
-}  // namespace
 
 std::optional<Host::Route> Host::route_to(const IpAddress& to, Nanoseconds now) const noexcept {
   // Packets to the host itself do not go to the link.
-  if (to.is_unspecified() || to.is_loopback() || own(to) != nullptr) return std::nullopt;
-  if (to.is_multicast() || to.is_limited_broadcast()) return Route{.next_hop = to, .direct_group = true};
-  for (const Own& each : own_) {
-    if (is_directed_broadcast(to, each.claim.address(), each.prefix)) return Route{.next_hop = to, .direct_group = true};
-  }
+  if (to.is_unspecified() || to.is_loopback() || addresses_.find(to) != nullptr) return std::nullopt;
+  if (to.is_multicast() || to.is_limited_broadcast() || addresses_.have_broadcast(to)) return Route{.next_hop = to, .direct_group = true};
   const std::optional<IpAddress> next_hop = routes_.next_hop(to, now);
   return next_hop ? std::optional(Route{.next_hop = *next_hop}) : std::nullopt;
-}
-
-// Source address selection (RFC 6724, 5): rule 2, the scope of the destination; rule 3, avoid deprecated addresses; rule 8, the longest
-// common prefix.
-std::optional<IpAddress> Host::source_for(const IpAddress& to) const noexcept {
-  const Own* best = nullptr;
-  const bool local = to.is_link_local() || (to.is_multicast() && !to.is_ipv4() && (to.bytes[1] & 0x0F) <= 2);
-  const auto rank = [&](const Own& each) {
-    const bool scope = each.claim.address().is_link_local() == local;
-    return (scope ? 512u : 0u) + (each.deprecated ? 0u : 256u) + common_bits(each.claim.address(), to);
-  };
-  for (const Own& each : own_) {
-    if (each.claim.state() != AddressClaim::State::assigned || each.claim.address().is_ipv4() != to.is_ipv4()) continue;
-    if (best == nullptr || rank(each) > rank(*best)) best = &each;
-  }
-  return best == nullptr ? std::nullopt : std::optional(best->claim.address());
 }
 
 std::optional<MacAddress> Host::station_for(const IpAddress& to, Nanoseconds now) noexcept {
@@ -59,13 +31,10 @@ bool Host::is_news(const IpAddress& to, Nanoseconds now) const noexcept {
 bool Host::handle_redirect(const IpAddress& router, const IpAddress& to, const IpAddress& next_hop, Nanoseconds now) noexcept {
   const std::optional<Route> route = options_.redirects ? route_to(to, now) : std::nullopt;
   const bool right = route && !route->direct_group && route->next_hop == router && router != to && next_hop != router &&
-                     next_hop.is_wire_host(to.is_ipv4()) && own(next_hop) == nullptr;
+                     next_hop.is_wire_host(to.is_ipv4()) && addresses_.find(next_hop) == nullptr;
   // The new next hop must be on-link. An IPv6 destination that is redirected to itself is on-link from now on.
   const bool near = routes_.is_on_link(next_hop) || (!to.is_ipv4() && next_hop == to);
-  const bool broadcast = std::any_of(own_.begin(), own_.end(), [&](const Own& each) {
-    return is_directed_broadcast(next_hop, each.claim.address(), each.prefix);
-  });
-  if (!right || !near || broadcast) return count(HostCounter::bad_redirect), false;
+  if (!right || !near || addresses_.have_broadcast(next_hop)) return count(HostCounter::bad_redirect), false;
   routes_.redirects().handle_redirect(to, next_hop, now);
   count(HostCounter::redirected);
   return true;
@@ -78,8 +47,8 @@ SendResult Host::send(IpFields fields, Bytes header, Bytes data, Nanoseconds now
     const std::optional<IpAddress> from = source_for(fields.to);
     if (!from) return count(HostCounter::no_source), SendResult::no_source;
     fields.from = *from;
-  } else if (const Own* const from = own(fields.from);
-             from == nullptr || from->claim.state() != AddressClaim::State::assigned || fields.from.is_ipv4() != fields.to.is_ipv4()) {
+  } else if (const OwnAddress* const from = addresses_.find(fields.from);
+             from == nullptr || !from->is_assigned() || fields.from.is_ipv4() != fields.to.is_ipv4()) {
     return count(HostCounter::no_source), SendResult::no_source;
   }
   const uint32_t mtu = route->direct_group ? link_mtu(fields.to) : path_mtu(fields.to, now);
@@ -214,9 +183,7 @@ Nanoseconds Host::next_event() const noexcept {
   Nanoseconds next = std::min({groups4_.next_event(), groups6_.next_event(), neighbours_.next_event(), reassembly_.next_event(),
                                next_router_question_, routes_.next_event(), router_changes_.next_event()});
   if (dhcp_) next = std::min(next, dhcp_->next_event());
-  for (const Own& each : own_) {
-    next = std::min({next, each.claim.next_event(), each.retry_at, each.valid_until, each.deprecated ? kNever : each.preferred_until});
-  }
+  for (const OwnAddress& each : addresses_) next = std::min(next, each.next_event());
   return next;
 }
 
