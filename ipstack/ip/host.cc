@@ -37,7 +37,8 @@ uint64_t Host::counter(HostCounter counter) const noexcept {
 
 Host::Host(const HostOptions& options, Nanoseconds now)
     : options_(options), addresses_(options.mac, options.address_key),
-      routes_(options.routes, options.gateway4, options.gateway6, options.seed ^ 5), hop_limit6_(options.hop_limit), link_mtu_(options.mtu), mtu4_(options.mtu), mtu6_(options.mtu), reassembly_(options.reassembly),
+      routes_(options.routes, options.gateway4, options.gateway6, options.seed ^ 5), hop_limit6_(options.hop_limit),
+      mtu_{.link = options.mtu, .by_dhcp = options.mtu, .by_router = options.mtu}, reassembly_(options.reassembly),
       neighbours_(with_seed(options.neighbours, options.seed)), groups4_(true, options.seed ^ 4), groups6_(false, options.seed ^ 6),
       path_mtu_({.link_mtu = options.mtu, .seed = options.seed}),
       frames_(options.buffers, static_cast<uint32_t>(sizeof(EthernetHeader)) + options.mtu), random_(options.seed),
@@ -56,7 +57,7 @@ Host::Host(const HostOptions& options, Nanoseconds now)
   const IpAddress own_link = addresses_.generate(link_local(options.mac), 0);
   add_address(own_link, OwnAddresses::kMadeBits, options.claim, now);
   if (OwnAddress* const made = addresses_.find(own_link)) made->made = true;
-  if (options.autoconfigure) next_router_question_ = now + next_random(random_) % kSecond;  // RFC 4861, 6.3.7
+  if (options.autoconfigure) router_discovery_.start(now + next_random(random_) % kSecond);  // RFC 4861, 6.3.7
 }
 
 bool Host::is_for_us(const MacAddress& station) const noexcept {

@@ -29,6 +29,7 @@
 #include "ipstack/ip/own_addresses.h"
 #include "ipstack/ip/path_mtu.h"
 #include "ipstack/ip/reassembly.h"
+#include "ipstack/ip/router_discovery.h"
 #include "ipstack/ip/routes.h"
 #include "unet/base/keyed_hash.h"
 #include "unet/base/rate_limit.h"
@@ -143,7 +144,7 @@ class Host {
   bool believe_too_big(const Arrival& arrival, Nanoseconds now) noexcept;
   // Sets the current link MTU: at most HostOptions::mtu, at least the minimum of IP.
   void set_link_mtu(uint32_t mtu) noexcept;
-  uint32_t path_mtu(const IpAddress& to, Nanoseconds now) noexcept { return std::min(path_mtu_.mtu(to, now), link_mtu(to)); }
+  uint32_t path_mtu(const IpAddress& to, Nanoseconds now) noexcept { return std::min(path_mtu_.mtu(to, now), mtu_.of(to.is_ipv4())); }
   // Reachability confirmation: TCP received what only an answer can be.
   void confirm(const IpAddress& to, Nanoseconds now) noexcept;
 
@@ -179,7 +180,7 @@ class Host {
   HostCheckpoint checkpoint(Nanoseconds now) const noexcept;
   void resume(const HostCheckpoint& checkpoint, Nanoseconds now) noexcept;
   // Changes after router advertisements, at most once a second.
-  uint64_t router_changes() const noexcept { return router_changes_.published; }
+  uint64_t router_changes() const noexcept { return router_discovery_.changes(); }
 
   // Multicast membership, announced to routers and switches by IGMP and MLD. False: not a group, more groups than Memberships::kGroupsMax,
   // or more sources than kSourcesMax. Each call replaces the whole filter of the group.
@@ -198,18 +199,11 @@ class Host {
   static constexpr uint32_t kUnreachableMax = 64;
   static_assert(HostStatus::kAddressesMax == OwnAddresses::kMax);
   static constexpr IpAddress kNone6{};
-  static constexpr Nanoseconds kRoutersEvery = kSecond;
 
-  // Changes by router advertisements, which may come at any rate. Published at most once in kRoutersEvery.
-  struct RouterChanges {
-    bool pending = false;
-    Nanoseconds published_at = 0;
-    uint64_t published = 0;
-    Nanoseconds next_event() const noexcept { return pending ? published_at + kRoutersEvery : kNever; }
-    void publish(Nanoseconds now) noexcept {
-      if (now < next_event()) return;
-      *this = {.pending = false, .published_at = now, .published = published + 1};
-    }
+  // Each is at most HostOptions::mtu, for which buffers are sized.
+  struct LinkMtu {
+    uint32_t link, by_dhcp, by_router;
+    uint32_t of(bool ipv4) const noexcept { return std::min(ipv4 ? by_dhcp : by_router, link); }
   };
 
   void count(HostCounter counter) noexcept { ++counters_[static_cast<size_t>(counter)]; }
@@ -280,7 +274,6 @@ class Host {
   bool handle_redirect(const IpAddress& router, const IpAddress& to, const IpAddress& next_hop, Nanoseconds now) noexcept;
   SendResult send_piece(const IpFields& fields, const Route& route, Bytes header, Bytes data, Nanoseconds now) noexcept;
   SendResult send_cut(IpFields fields, const Route& route, Bytes header, Bytes data, uint32_t mtu, Nanoseconds now) noexcept;
-  uint32_t link_mtu(const IpAddress& to) const noexcept { return std::min(to.is_ipv4() ? mtu4_ : mtu6_, link_mtu_); }
   bool go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept;
   void take_released() noexcept;
 
@@ -288,15 +281,12 @@ class Host {
   OwnAddresses addresses_;
   Routes routes_;
   uint8_t hop_limit6_;
-  uint32_t link_mtu_;                 // current link MTU; buffers are sized for options_.mtu
-  uint32_t mtu4_, mtu6_;              // link MTU by DHCP, by router advertisement
-  uint32_t router_questions_ = 0;
-  Nanoseconds next_router_question_ = kNever;
+  LinkMtu mtu_;
+  RouterDiscovery router_discovery_;
 
   std::optional<DhcpClient> dhcp_;
   std::optional<DhcpLease> lease_;    // the lease that is applied
   uint64_t lease_changes_ = 0;
-  RouterChanges router_changes_;
 
   Reassembly reassembly_;
   Neighbours neighbours_;

@@ -7,8 +7,6 @@
 namespace unet::ip {
 namespace {
 
-constexpr uint32_t kRouterQuestions = 3;                       // RFC 4861, 10
-constexpr Nanoseconds kRouterQuestionEvery = 4 * kSecond;
 constexpr uint32_t kTwoHours = 7200;                           // seconds; RFC 4862, 5.5.3 (e)
 constexpr uint32_t kInfinite = ~uint32_t{0};                   // seconds: infinite
 constexpr Nanoseconds kReachableMax = 3600 * kSecond;          // RFC 4861, 6.2.1: limit of AdvReachableTime
@@ -72,7 +70,7 @@ std::vector<IpAddress> Host::addresses() const {
   return all;
 }
 
-void Host::set_link_mtu(uint32_t mtu) noexcept { link_mtu_ = std::min(mtu, options_.mtu); }
+void Host::set_link_mtu(uint32_t mtu) noexcept { mtu_.link = std::min(mtu, options_.mtu); }
 
 HostStatus Host::status() const noexcept {
   HostStatus status;
@@ -83,7 +81,7 @@ HostStatus Host::status() const noexcept {
   }
   status.gateway4 = routes_.gateway4().value_or(IpAddress{});
   status.gateway6 = routes_.gateway6().value_or(IpAddress{});
-  status.mtu = std::min({options_.ipv6 ? std::min(mtu4_, mtu6_) : mtu4_, link_mtu_});
+  status.mtu = options_.ipv6 ? std::min(mtu_.of(true), mtu_.of(false)) : mtu_.of(true);
   return status;
 }
 
@@ -93,7 +91,7 @@ bool Host::has_conflict(const IpAddress& address) const noexcept {
 }
 
 void Host::expire_addresses(Nanoseconds now) noexcept {
-  router_changes_.publish(now);
+  router_discovery_.publish(now);
   for (OwnAddress& each : addresses_) {
     if (each.retry_at <= now) claim_anew(each, now);
   }
@@ -196,7 +194,7 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
   }
   // 7.2.5: a neighbour that is no router any more stops being the default router.
   if (!discovery.router && neighbours_.state(discovery.target) && routes_.withdraw_router(discovery.target)) {
-    router_changes_.pending = true;
+    router_discovery_.note_change();
   }
   neighbours_.handle_answer(discovery.target, discovery.target_mac, discovery.solicited, discovery.override_entry, discovery.router, now);
 }
@@ -204,11 +202,11 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
 // RFC 4861, 6.3.4: a router advertisement.
 void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept {
   if (!options_.autoconfigure) return;
-  router_changes_.pending = true;
-  if (discovery.lifetime_s != 0) next_router_question_ = kNever;  // 6.3.7
+  router_discovery_.note_change();
+  if (discovery.lifetime_s != 0) router_discovery_.stop();  // 6.3.7
   if (discovery.source_mac) neighbours_.handle_question(packet.from, *discovery.source_mac, now);
   if (discovery.hop_limit != 0) hop_limit6_ = discovery.hop_limit;
-  if (discovery.mtu != 0 && discovery.mtu <= options_.mtu) mtu6_ = discovery.mtu;
+  if (discovery.mtu != 0 && discovery.mtu <= options_.mtu) mtu_.by_router = discovery.mtu;
   // Limit the times: packets must not wait for a neighbour indefinitely.
   neighbours_.set_times(std::min(discovery.reachable_ms * kMillisecond, kReachableMax),
                         std::min(discovery.retransmit_ms * kMillisecond, kRetransmitMax));
@@ -293,10 +291,8 @@ uint32_t Host::poll_question(Nanoseconds now, std::byte* frame) noexcept {
 
 // RFC 4861, 6.3.7: three router solicitations, from the link-local address once it is assigned.
 uint32_t Host::poll_router_question(Nanoseconds now, std::byte* frame) noexcept {
-  if (next_router_question_ > now) return 0;
+  if (!router_discovery_.poll_question(now)) return 0;
   const IpAddress from = source_for(kAllRouters6).value_or(kNone6);
-  if (++router_questions_ >= kRouterQuestions) next_router_question_ = kNever;
-  else next_router_question_ = now + kRouterQuestionEvery;
   const uint32_t length = emit_router_solicitation(frame + kEthernetBytes + kIpv6Bytes, from, kAllRouters6, options_.mac);
   return emit_discovery_frame(frame, from, kAllRouters6, group_station(kAllRouters6), length);
 }

@@ -8,7 +8,7 @@ namespace unet::ip {
 
 HostCheckpoint Host::checkpoint(Nanoseconds now) const noexcept {
   const auto left = [&](Nanoseconds until) { return HostCheckpoint::seconds_left(until, now); };
-  HostCheckpoint checkpoint{.mtu6 = mtu6_, .hop_limit6 = hop_limit6_};
+  HostCheckpoint checkpoint{.mtu6 = mtu_.by_router, .hop_limit6 = hop_limit6_};
   for (const OwnAddress& each : addresses_) {
     if (each.of_dhcp || !each.is_assigned()) continue;
     if (checkpoint.address_count == HostCheckpoint::kAddressesMax) continue;
@@ -35,7 +35,7 @@ void Host::resume(const HostCheckpoint& checkpoint, Nanoseconds now) noexcept {
   }
   if (!options_.autoconfigure) return;
   routes_.restore(checkpoint, most_prefixes(), now);
-  if (checkpoint.mtu6 >= kIpv6MtuMin && checkpoint.mtu6 <= options_.mtu) mtu6_ = checkpoint.mtu6;
+  if (checkpoint.mtu6 >= kIpv6MtuMin && checkpoint.mtu6 <= options_.mtu) mtu_.by_router = checkpoint.mtu6;
   if (checkpoint.hop_limit6 != 0) hop_limit6_ = checkpoint.hop_limit6;
 }
 

@@ -58,7 +58,7 @@ void Host::apply_lease(Nanoseconds now, bool probe) noexcept {
   }
   // Static configuration has priority.
   routes_.set_gateway4(lease && !options_.gateway4 ? lease->router : options_.gateway4);
-  mtu4_ = lease && lease->mtu >= kIpv4WholeMin ? std::min<uint32_t>(lease->mtu, options_.mtu) : options_.mtu;
+  mtu_.by_dhcp = lease && lease->mtu >= kIpv4WholeMin ? std::min<uint32_t>(lease->mtu, options_.mtu) : options_.mtu;
   lease_ = lease;
 }
 

@@ -49,7 +49,7 @@ uint32_t Host::poll_groups(Nanoseconds now, std::byte* frame) noexcept {
     if (groups.next_event() > now) continue;
     const uint32_t header = ipv4 ? kIpv4Bytes + kRouterAlert4Bytes : kIpv6Bytes + kRouterAlert6Bytes;
     std::byte* const at = frame + kEthernetBytes + header;
-    GroupReportWriter writer(MutableBytes(at, std::min(ipv4 ? mtu4_ : mtu6_, link_mtu_) - header), ipv4);
+    GroupReportWriter writer(MutableBytes(at, mtu_.of(ipv4) - header), ipv4);
     Memberships::Message message;
     if (!groups.poll_message(now, writer, message)) continue;
     // RFC 9776, 4.2.13, RFC 9777, 5.2.13: a host without an address sends from the unspecified one.

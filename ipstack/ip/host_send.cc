@@ -51,7 +51,7 @@ SendResult Host::send(IpFields fields, Bytes header, Bytes data, Nanoseconds now
              from == nullptr || !from->is_assigned() || fields.from.is_ipv4() != fields.to.is_ipv4()) {
     return count(HostCounter::no_source), SendResult::no_source;
   }
-  const uint32_t mtu = route->direct_group ? link_mtu(fields.to) : path_mtu(fields.to, now);
+  const uint32_t mtu = route->direct_group ? mtu_.of(fields.to.is_ipv4()) : path_mtu(fields.to, now);
   const size_t length = header.size() + data.size();
   const bool fits = ip_header_size(fields) + length <= mtu;
   // The length field includes the header in IPv4, but not in IPv6.
@@ -181,7 +181,7 @@ uint32_t Host::poll_frame(Nanoseconds now, MutableBytes room) noexcept {
 Nanoseconds Host::next_event() const noexcept {
   if (!frames_.empty()) return 0;
   Nanoseconds next = std::min({groups4_.next_event(), groups6_.next_event(), neighbours_.next_event(), reassembly_.next_event(),
-                               next_router_question_, routes_.next_event(), router_changes_.next_event()});
+                               routes_.next_event(), router_discovery_.next_event()});
   if (dhcp_) next = std::min(next, dhcp_->next_event());
   for (const OwnAddress& each : addresses_) next = std::min(next, each.next_event());
   return next;
