@@ -13,8 +13,6 @@ namespace {
 constexpr Nanoseconds kTick = 64;           // unit of sent_at and echo
 constexpr uint32_t kBackoffMax = 16;
 constexpr uint32_t kTriesBeforeDeath = 3;
-constexpr Nanoseconds kReorderMin = 2 * kMicrosecond;
-constexpr uint32_t kLateRecoveries = 16;    // RFC 8985, section 6.2: RACK.reo_wnd_persist
 
 uint32_t ticks(Nanoseconds now) noexcept { return static_cast<uint32_t>(now / kTick); }
 
@@ -60,19 +58,19 @@ std::optional<Sequence> Flow::next_to_send() const noexcept {
 void Flow::fill(HeaderFields& fields, uint32_t handled, Nanoseconds now) noexcept {
   fields.session = options_.session;
   fields.addressee = peer_session_;
-  fields.flags = static_cast<uint8_t>(fields.flags | absence_flags(echo_absence_));
-  fields.acked = expected_;
+  fields.flags = static_cast<uint8_t>(fields.flags | absence_flags(echo_.absence()));
+  fields.acked = arrivals_.expected();
   fields.handled = handled;
   fields.sent_at = ticks(now);
-  fields.echo = echo_at_ == 0 ? 0 : std::max(echo_ + ticks(now) - ticks(echo_at_), 1u);
-  told_before_ = told_;
+  fields.echo = echo_.value(now, ticks);
+  before_.told = told_;
   told_ = {.handled = newer(handled, told_.handled) ? handled : told_.handled};
 }
 
 Flow::Transmit Flow::transmit_packet(Sequence sequence, Nanoseconds now) noexcept {
   Sent& sent = slot(sequence);
-  sent_before_ = sent;
-  unasked_before_ = unasked_;
+  before_.sent = sent;
+  before_.unasked = unasked_;
   const bool first = sequence == new_;
   if (first) ++new_;
   if (sent.fate == Fate::lost) --lost_;
@@ -108,22 +106,9 @@ Flow::Transmit Flow::transmit_control(Kind kind, Nanoseconds now) noexcept {
   transmit.fields.sequence = next_;
   transmit.fields.handler = static_cast<uint8_t>(counters_.duplicates);
   fill(transmit.fields, handled_, now);
-  if (before(expected_, beyond_)) transmit.arrived = arrived_behind();
+  if (arrivals_.has_gap()) transmit.arrived = arrivals_.behind_gap();
   ++counters_.acks_sent;
   return transmit;
-}
-
-AckBody Flow::arrived_behind() const noexcept {
-  AckBody body;
-  for (uint32_t word = 0; word < body.arrived.size(); ++word) {
-    uint64_t bits = 0;
-    for (uint32_t bit = 0; bit < 64; ++bit) {
-      const uint32_t ahead = 1 + 64 * word + bit;
-      if (ahead < kSequenceWindow && arrived_[slot_of(expected_ + ahead)]) bits |= uint64_t{1} << bit;
-    }
-    body.arrived[word] = bits;
-  }
-  return body;
 }
 
 bool Flow::ack_due(Nanoseconds now) noexcept {
@@ -160,7 +145,7 @@ void Flow::unsent(const Transmit& transmit) noexcept {
     reset_to_ = transmit.fields.addressee;
     return;
   }
-  told_ = told_before_;
+  told_ = before_.told;
   if (!transmit.numbered) {
     --counters_.acks_sent;
     if (transmit.fields.kind == Kind::probe) {
@@ -173,8 +158,8 @@ void Flow::unsent(const Transmit& transmit) noexcept {
   in_flight_ -= sent.bytes;
   congestion_.handle_unsent();
   --counters_.sent;
-  sent = sent_before_;
-  unasked_ = unasked_before_;
+  sent = before_.sent;
+  unasked_ = before_.unasked;
   if (sent.fate == Fate::lost) {
     ++lost_;
     --counters_.resent;
@@ -195,7 +180,7 @@ Flow::Arrival Flow::handle_packet(const HeaderFields& fields, Bytes payload, boo
   if (!control) return handle_numbered(fields, keep, now, absence);
   ++counters_.acks_received;
   // The handled count of an ack is valid once everything begun before it has arrived.
-  if (!before(expected_, fields.sequence)) take_credits(fields.handled);
+  if (!before(arrivals_.expected(), fields.sequence)) take_credits(fields.handled);
   if (fields.kind == Kind::probe) told_.now = true;
   return Arrival::control;
 }
@@ -216,16 +201,7 @@ Flow::Arrival Flow::handle_session(const HeaderFields& fields) noexcept {
   return Arrival::dropped;
 }
 
-// Returns how much later than packets sent after it a packet may come before it is lost: RACK.reo_wnd (RFC 8985, section 6.2, step 4).
-Nanoseconds Flow::reordering() const noexcept {
-  const Nanoseconds delay = congestion_.smooth_delay();
-  return std::max({delay / 4, kReorderMin, std::min(late_by_, std::max(delay, options_.timeout_min))});
-}
-
-void Flow::note_late(Nanoseconds by) noexcept {
-  late_by_ = std::max(late_by_, by + by / 4);
-  late_for_ = kLateRecoveries;
-}
+Nanoseconds Flow::reordering() const noexcept { return reordering_.time(congestion_.smooth_delay(), options_.timeout_min); }
 
 // `repeats` counts the packets that the peer had twice. If it grew unexpectedly, a packet that we sent again was not lost.
 void Flow::note_repeats(uint8_t repeats) noexcept {
@@ -236,7 +212,7 @@ void Flow::note_repeats(uint8_t repeats) noexcept {
   needless_ -= expected;
   if (more == expected || before(una_, late_until_)) return;
   late_until_ = new_;
-  note_late(2 * reordering());
+  reordering_.note_late(2 * reordering());
 }
 
 // Returns whether the ack is for the last transmission of a packet. If an earlier transmission arrived, the last one proves nothing about
@@ -257,7 +233,7 @@ uint32_t Flow::acknowledge(Sequence sequence, const News& news) noexcept {
   const bool first = sent.times == 1 || (sent.times == 2 && !last);
   if (first && newer(news.newest, sent.first_order)) {
     const Nanoseconds excused = newest_.trip + news.absence;
-    if (news.now - sent.first_at > excused) note_late(news.now - sent.first_at - excused);
+    if (news.now - sent.first_at > excused) reordering_.note_late(news.now - sent.first_at - excused);
   }
   if (last && newer(sent.order, newest_.order)) newest_ = {sent.order, news.now - sent.at};
   return sent.bytes;
@@ -303,7 +279,7 @@ void Flow::handle_acked(const HeaderFields& fields, Bytes payload, Nanoseconds n
 void Flow::end_recovery() noexcept {
   if (!recovering_ || before(una_, recovery_end_)) return;
   recovering_ = false;
-  if (late_for_ != 0 && --late_for_ == 0) late_by_ = 0;
+  reordering_.handle_recovered();
 }
 
 void Flow::take_credits(uint32_t handled) noexcept {
@@ -318,43 +294,30 @@ void Flow::take_credits(uint32_t handled) noexcept {
 
 Flow::Arrival Flow::handle_numbered(const HeaderFields& fields, bool keep, Nanoseconds now, Nanoseconds absence) noexcept {
   const Sequence sequence = fields.sequence;
-  const uint32_t at = slot_of(sequence);
-  if (before(sequence, expected_) || (distance(expected_, sequence) < kSequenceWindow && arrived_[at])) {
+  if (arrivals_.has(sequence)) {
     ++counters_.duplicates;
     told_.now = true;  // the ack of the first copy was lost or is late
     return Arrival::dropped;
   }
-  if (distance(delivered_, sequence) >= kSequenceWindow) {
+  if (arrivals_.is_beyond(sequence)) {
     ++counters_.beyond_window;
     return Arrival::dropped;
   }
   // A packet that fills or opens a gap is acknowledged at once. A further packet behind a gap says nothing new about it.
-  if (before(sequence, beyond_)) told_.now = true;
-  if (sequence != expected_) {
+  if (arrivals_.is_overtaken(sequence)) told_.now = true;
+  if (sequence != arrivals_.expected()) {
     ++counters_.out_of_order;
-    if (options_.recovery == Recovery::go_back_n || !arrived_[slot_of(sequence + ~uint32_t{0})]) told_.now = true;
+    if (options_.recovery == Recovery::go_back_n || !arrivals_.follows_one_behind_gap(sequence)) told_.now = true;
     if (options_.recovery == Recovery::go_back_n) return Arrival::dropped;
   }
-  const bool at_once = sequence == expected_ && delivered_ == expected_ && has_slot();
+  const bool at_once = sequence == arrivals_.expected() && !arrivals_.has_next() && has_slot();
   if (!at_once && !keep) return Arrival::dropped;
   ++counters_.received;
   ++told_.owed;
   if ((fields.flags & PacketFlags::kAckNow) != 0) told_.now = true;
   if (told_.at == ~Nanoseconds{0}) told_.at = now + options_.ack_delay;
-  // After a pause every packet is newer: `sent_at` goes half round in 137 s.
-  if (echo_at_ == 0 || now - echo_at_ >= kSecond || newer(fields.sent_at, echo_)) {
-    echo_ = fields.sent_at;
-    echo_at_ = now;
-    echo_absence_ = absence;
-  }
-  if (!before(sequence, beyond_)) beyond_ = sequence + 1;
-  arrived_.set(at);
-  arrived_handled_[at] = fields.handled;
-  for (uint32_t first = slot_of(expected_); arrived_[first]; first = slot_of(expected_)) {
-    arrived_.reset(first);
-    take_credits(arrived_handled_[first]);
-    ++expected_;
-  }
+  echo_.take(fields.sent_at, now, absence);
+  arrivals_.add(sequence, fields.handled, [&](uint32_t handled) { take_credits(handled); });
   return Arrival::fresh;
 }
 

@@ -27,11 +27,11 @@
 #pragma once
 
 #include <array>
-#include <bitset>
 #include <cstdint>
 #include <optional>
 
 #include "am/congestion.h"
+#include "am/flow_parts.h"
 #include "am/packet.h"
 #include "am/sequence.h"
 #include "unet/base/time.h"
@@ -113,17 +113,15 @@ class Flow {
   // Returns the next packet in order if it has arrived; it then counts as taken. Answer a request by begin() or handled() before the next
   // call.
   std::optional<Sequence> poll_delivery() noexcept {
-    if (delivered_ == expected_ || !has_slot()) return std::nullopt;
-    const Sequence sequence = delivered_;
-    ++delivered_;
-    return sequence;
+    if (!arrivals_.has_next() || !has_slot()) return std::nullopt;
+    return arrivals_.take();
   }
   // A request was handled without a reply: packets begun from now on return its credit.
   void handled() noexcept { ++handled_; }
   // Makes the next poll_transmit() send any acknowledgement or credit that the peer has not been told of.
   void tell_now() noexcept { told_.now |= told_.owed != 0 || handled_ != told_.handled; }
   // Returns whether poll_delivery() will name this packet next.
-  bool is_next(Sequence sequence) const noexcept { return delivered_ == sequence && delivered_ != expected_ && has_slot(); }
+  bool is_next(Sequence sequence) const noexcept { return arrivals_.delivered() == sequence && arrivals_.has_next() && has_slot(); }
 
   // ---- time
 
@@ -178,7 +176,6 @@ class Flow {
   };
   bool surely_last(const Sent& sent, const News& news) const noexcept;
   uint32_t acknowledge(Sequence sequence, const News& news) noexcept;
-  void note_late(Nanoseconds by) noexcept;
   void note_repeats(uint8_t repeats) noexcept;
   Nanoseconds reordering() const noexcept;
   void take_credits(uint32_t handled) noexcept;
@@ -188,7 +185,6 @@ class Flow {
   void lose(Sequence sequence) noexcept;
   Nanoseconds timeout() const noexcept;
   std::optional<Sequence> next_to_send() const noexcept;
-  AckBody arrived_behind() const noexcept;
   bool ack_due(Nanoseconds now) noexcept;
   Transmit transmit_packet(Sequence sequence, Nanoseconds now) noexcept;
   Transmit transmit_control(Kind kind, Nanoseconds now) noexcept;
@@ -213,8 +209,7 @@ class Flow {
   uint32_t lost_ = 0;            // packets to send again
   uint32_t orders_ = 0;          // transmissions so far
   Newest newest_;
-  Nanoseconds late_by_ = 0;      // how much later than the packets that overtook them reordered packets have come of late; 0: no reordering
-  uint32_t late_for_ = 0;        // recoveries for which late_by_ still counts
+  ReorderingTime reordering_;
   Sequence late_until_{};        // repeats that the peer reports before this packet has arrived are known already
   Sequence recovery_end_{};      // recovery ends when all packets before this one have arrived
   bool recovering_ = false;
@@ -228,21 +223,17 @@ class Flow {
   bool insist_ = false;          // send the oldest packet again although the window is full
   uint64_t unasked_ = 0;         // bytes sent since the last request for an ack
 
-  // Packets that the peer sends: delivered_ <= expected_.
-  Sequence delivered_{};         // the next result of poll_delivery()
-  Sequence expected_{};          // the first packet that is missing
-  Sequence beyond_{};            // one behind the last packet that has arrived
-  std::bitset<kSequenceWindow> arrived_;                 // by slot: packets from expected_ on that have arrived
-  std::array<uint32_t, kSequenceWindow> arrived_handled_{};  // by slot
+  ArrivalWindow arrivals_;
   uint32_t handled_ = 0;         // requests of the peer that were handled
   Told told_;
   // The state before the last poll_transmit(), for unsent().
-  Told told_before_;
-  Sent sent_before_;
-  uint64_t unasked_before_ = 0;
-  uint32_t echo_ = 0;            // the newest sent_at that has arrived
-  Nanoseconds echo_at_ = 0;      // when it arrived; 0: never
-  Nanoseconds echo_absence_ = 0;
+  struct Before {
+    Told told;
+    Sent sent;
+    uint64_t unasked = 0;
+  };
+  Before before_;
+  Echo echo_;
 };
 
 }  // namespace unet::am
