@@ -195,27 +195,25 @@ Status DpdkPort::probe(Setup& setup) {
   }
   setup.socket_domain = device.driver == "net_af_packet" ? AF_PACKET : device.driver == "net_af_xdp" ? AF_XDP : 0;
   setup.new_sockets();
-  memif_ = device.driver == "net_memif";
-  const std::string* role = device.find("role");
-  const std::string* zero_copy = device.find("zero-copy");
-  const std::string* socket = device.find("socket");
-  memif_client_ = memif_ && role != nullptr && *role == "client";
-  memif_zero_copy_ = memif_client_ && zero_copy != nullptr && *zero_copy == "yes";
-  memif_socket_ = socket != nullptr ? *socket : "";
-  if (const std::string* id = device.find("id"); id != nullptr) memif_id_ = static_cast<uint32_t>(std::atoi(id->c_str()));
-  if (memif_) {
+  if (device.driver == "net_memif") {
+    const auto value = [&](const char* key) { return device.find(key) != nullptr ? *device.find(key) : std::string(); };
+    Memif& memif = memif_.emplace();
+    memif.client = value("role") == "client";
+    memif.zero_copy = memif.client && value("zero-copy") == "yes";
+    memif.socket = value("socket");
+    memif.id = static_cast<uint32_t>(std::atoi(value("id").c_str()));
     if (const Status prepared = MemifGate::prepare(); !prepared) return prepared;
-  }
-  if (memif_ && !memif_client_) {
-    MemifListener::remove_stale_file(memif_socket_);
-    if (MemifListener::is_taken(memif_socket_)) {
-      return fail(Errc::already_exists, "dpdk:" + device.name + ": another process has the socket " + memif_socket_ +
-                                            ": choose another socket= name");
+    if (!memif.client) {
+      MemifListener::remove_stale_file(memif.socket);
+      if (MemifListener::is_taken(memif.socket)) {
+        return fail(Errc::already_exists, "dpdk:" + device.name + ": another process has the socket " + memif.socket +
+                                              ": choose another socket= name");
+      }
     }
   }
 
   const int result = [&] {
-    const PrivateFiles socket_is_private(memif_);
+    const PrivateFiles socket_is_private(memif_.has_value());
     return rte_eal_hotplug_add(device.pci() ? "pci" : "vdev", device.name.c_str(), device.arguments().c_str());
   }();
   if (result != 0) {
@@ -248,7 +246,7 @@ Status DpdkPort::probe(Setup& setup) {
   opened_->device = device.name;
   closed_.store(MemifGate::kStopped, std::memory_order_relaxed);
   if (memif_) {
-    if (!memif_client_) listener_.adopt(memif_socket_);
+    if (!memif_->client) memif_->listener.adopt(memif_->socket);
     MemifGate::add(*this);
   }
   return {};
@@ -287,7 +285,7 @@ Status DpdkPort::make_pools(Setup& setup) {
   }
   // net_af_xdp fills two rings of 2,048 and a fill ring of 4,096; a zero-copy memif fills both of its rings.
   uint32_t queues = xdp ? 6144 + 1024 : 2 * kQueue;
-  if (memif_zero_copy_) queues = 2u << std::strtoul(setup.device.find("rsize")->c_str(), nullptr, 10);
+  if (memif_ && memif_->zero_copy) queues = 2u << std::strtoul(setup.device.find("rsize")->c_str(), nullptr, 10);
   const uint32_t buffers = setup.options.buffers != 0 ? setup.options.buffers : queues + kEngineFrames + 2 * kCache;
   if (buffers < queues + 64) {
     return fail(Errc::invalid_argument, "dpdk:" + device_ + ": buffers=" + std::to_string(buffers) +
@@ -391,7 +389,7 @@ Status DpdkPort::make_queues(Setup& setup) {
 // Makes the pool of descriptors for external payloads. Only ports that read a frame piece by piece, at any address, can send one: ports
 // that copy, ports within this process, and hardware behind an IOMMU.
 Status DpdkPort::make_external_pool(const std::string& driver, bool multi_segment) {
-  const bool any_address = (driver == "net_memif" && !memif_zero_copy_) || driver == "net_af_packet" || driver == "net_tap" ||
+  const bool any_address = (memif_ && !memif_->zero_copy) || driver == "net_af_packet" || driver == "net_tap" ||
                            driver == "net_ring" || driver == "net_null" || driver == "net_pcap";
   dma_ = opened_->pci;
   if (queues_ > 1) return {};
@@ -409,9 +407,9 @@ Status DpdkPort::make_external_pool(const std::string& driver, bool multi_segmen
 }
 
 Status DpdkPort::start(Setup& setup) {
-  if (memif_client_) {
+  if (memif_ && memif_->client) {
     // The server may not exist yet, and connecting may take time: poll() continues.
-    connection_ = Connection::starting;
+    memif_->connection = Memif::Connection::starting;
     MemifGate::post(*this, &DpdkPort::start_task);
     MemifGate::wait(*this, 100 * kMillisecond);
   } else if (const int result = rte_eth_dev_start(port_id_); result != 0) {
@@ -503,7 +501,7 @@ Status DpdkPort::wait_link(Nanoseconds timeout) noexcept {
   if (memif_) next_check_ = 0;  // the engine has its own clock
   if (up) return {};
   if (!memif_) return fail(Errc::timed_out, "dpdk:" + device_ + ": the link is down: is the cable in, and the other side up?");
-  return fail(Errc::timed_out, "dpdk:" + device_ + "," + options_ + ": no peer: start the " + (memif_client_ ? "server" : "client") +
+  return fail(Errc::timed_out, "dpdk:" + device_ + "," + options_ + ": no peer: start the " + (memif_->client ? "server" : "client") +
                                    " with the same socket= and id=, as the same user");
 }
 
@@ -511,45 +509,47 @@ Status DpdkPort::wait_link(Nanoseconds timeout) noexcept {
 // up would not connect sooner. A foreign DPDK server aborts when a client hangs up before the greeting (memif_greeting.h). A server also
 // leaks the descriptor of the client's memory after a hang-up half-way.
 void DpdkPort::keep_connected(Nanoseconds now) noexcept {
-  const bool task_done = task_done_.load(std::memory_order_acquire);
+  using Connection = Memif::Connection;
+  Memif& memif = *memif_;
+  const bool task_done = memif.task_done.load(std::memory_order_acquire);
   next_check_ = now + (task_done ? kRetry : kMillisecond);
-  if (connection_ == Connection::starting && task_done && start_result_ == 0) {
-    connection_ = Connection::started;
+  if (memif.connection == Connection::starting && task_done && memif.start_result == 0) {
+    memif.connection = Connection::started;
     closed_.fetch_and(~MemifGate::kStopped, std::memory_order_release);
   }
   const bool up = link_up();
   const bool was_up = std::exchange(link_was_up_, up);
   if (was_up && !up) ++link_losses_;
-  if (!memif_client_ || !task_done) return;
-  switch (connection_) {
+  if (!memif.client || !task_done) return;
+  switch (memif.connection) {
     case Connection::started: {
       if (up) return;
-      if (!was_up && !server_ended_.load(std::memory_order_acquire)) return;
+      if (!was_up && !memif.server_ended.load(std::memory_order_acquire)) return;
       closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed);
-      connection_ = Connection::stopping;
+      memif.connection = Connection::stopping;
       MemifGate::post(*this, &DpdkPort::stop_task);
       break;
     }
     case Connection::stopping:
-      if (memif_zero_copy_) {
+      if (memif.zero_copy) {
         if (!MemoryDescriptors::restore()) return;  // restore() explains; the link stays down
         reclaim_buffers();
       }
-      connection_ = Connection::starting;
+      memif.connection = Connection::starting;
       [[fallthrough]];
     case Connection::starting:  // not started yet, or failed
       MemifGate::post(*this, &DpdkPort::start_task);
       break;
   }
-  next_check_ = now + (connection_ == Connection::starting ? kRetry : kMillisecond);
+  next_check_ = now + (memif.connection == Connection::starting ? kRetry : kMillisecond);
 }
 
-// Runs in EAL's interrupt thread. The engine reads the result after task_done_. The connection is complete when this thread has handled the
+// Runs in EAL's interrupt thread. The engine reads the result after task_done. The connection is complete when this thread has handled the
 // messages that follow.
 void DpdkPort::start_task(DpdkPort& port) noexcept {
-  if (port.memif_zero_copy_) MemoryDescriptors::save();
-  port.server_ended_.store(false, std::memory_order_relaxed);
-  port.start_result_ = rte_eth_dev_start(port.port_id_);
+  if (port.memif_->zero_copy) MemoryDescriptors::save();
+  port.memif_->server_ended.store(false, std::memory_order_relaxed);
+  port.memif_->start_result = rte_eth_dev_start(port.port_id_);
 }
 
 void DpdkPort::stop_task(DpdkPort& port) noexcept { rte_eth_dev_stop(port.port_id_); }

@@ -22,6 +22,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -142,22 +143,24 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   std::string device_;   // "net_memif0"
   std::string options_;  // the rest of the device string
   int wait_descriptor_ = -1;
-  bool tap_ = false;      // a tap with a descriptor to wait for
-  bool memif_ = false;
-  bool memif_client_ = false;
-  bool memif_zero_copy_ = false;
-  std::string memif_socket_;    // as in the device string
-  uint32_t memif_id_ = 0;
+  bool tap_ = false;  // a tap with a descriptor to wait for
   bool dma_ = false;  // external memory has to be mapped for the device
   bool link_was_up_ = false;
 
-  // A memif client's connection; see keep_connected().
-  enum class Connection : uint8_t { stopping, starting, started };
-  Connection connection_ = Connection::stopping;
-  std::atomic<bool> task_done_{true};  // set by the interrupt thread after it has run the posted task
-  int start_result_ = 0;               // of the last start_task
-  std::atomic<bool> server_ended_{false};  // since that task: set by the interrupt thread
-  MemifListener listener_;
+  struct Memif {
+    bool client = false, zero_copy = false;
+    std::string socket;    // as in the device string
+    uint32_t id = 0;
+    std::atomic<bool> task_done{true};  // set by the interrupt thread after it has run the posted task
+    MemifListener listener;             // of a server
+
+    // A client's connection; see keep_connected().
+    enum class Connection : uint8_t { stopping, starting, started };
+    Connection connection = Connection::stopping;
+    int start_result = 0;                   // of the last start_task
+    std::atomic<bool> server_ended{false};  // since that task: set by the interrupt thread
+  };
+  std::optional<Memif> memif_;  // nullopt: another kind of port
 };
 
 }  // namespace unet::drivers

@@ -136,14 +136,14 @@ void MemifGate::post(DpdkPort& port, Task task) noexcept {
   Gate& g = gate();
   {
     const std::lock_guard lock(g.mutex);
-    port.task_done_.store(false, std::memory_order_relaxed);
+    port.memif_->task_done.store(false, std::memory_order_relaxed);
     g.tasks.emplace_back(&port, task);
   }
   ask_for_turn();
 }
 
 bool MemifGate::wait(DpdkPort& port, Nanoseconds timeout) noexcept {
-  for (const Nanoseconds end = monotonic_now() + timeout; !port.task_done_.load(std::memory_order_acquire); nap(100'000)) {
+  for (const Nanoseconds end = monotonic_now() + timeout; !port.memif_->task_done.load(std::memory_order_acquire); nap(100'000)) {
     if (monotonic_now() > end) return false;
   }
   return true;
@@ -153,12 +153,12 @@ void MemifGate::stop_listening(DpdkPort& port) noexcept {
   Gate& g = gate();
   const std::lock_guard lock(g.mutex);
   const bool shared = std::any_of(g.ports.begin(), g.ports.end(), [&](const DpdkPort* other) {
-    return other != &port && other->listener_.descriptor() == port.listener_.descriptor();
+    return other != &port && other->memif_->listener.descriptor() == port.memif_->listener.descriptor();
   });
   if (shared) {
-    port.listener_.leave();
+    port.memif_->listener.leave();
   } else {
-    port.listener_.retire();
+    port.memif_->listener.retire();
   }
 }
 
@@ -171,7 +171,7 @@ void MemifGate::on_log(const char* line, size_t length) {
   if (const auto id = ended_client(text); id && !g.in_task) {
     const std::lock_guard lock(g.mutex);
     for (DpdkPort* port : g.ports) {
-      if (port->memif_client_ && port->memif_id_ == *id) port->server_ended_.store(true, std::memory_order_release);
+      if (port->memif_->client && port->memif_->id == *id) port->memif_->server_ended.store(true, std::memory_order_release);
     }
   }
   g.greeting.on_log(text);
@@ -209,10 +209,10 @@ void MemifGate::on_turn(void*) {
     g.in_task = true;
     next.second(*next.first);
     g.in_task = false;
-    // A later task of this port may wait already. Then this task's waiter has given up, and only the later task sets task_done_.
+    // A later task of this port may wait already. Then this task's waiter has given up, and only the later task sets task_done.
     const std::lock_guard lock(g.mutex);
     if (std::any_of(g.tasks.begin(), g.tasks.end(), [&](const auto& task) { return task.first == next.first; })) continue;
-    next.first->task_done_.store(true, std::memory_order_release);
+    next.first->memif_->task_done.store(true, std::memory_order_release);
   }
 }
 

@@ -37,7 +37,7 @@ class MemifGate {
   static void add(DpdkPort& port);
   static void remove(DpdkPort& port) noexcept;
 
-  // Runs a task in the interrupt thread, soon, and then sets the port's task_done_ (release). One task per port at a time.
+  // Runs a task in the interrupt thread, soon, and then sets the port's task_done (release). One task per port at a time.
   using Task = void (*)(DpdkPort&);
   static void post(DpdkPort& port, Task task) noexcept;
   // Waits for the port's task. Returns false if the interrupt thread is stuck in a system call that waits for a peer.
