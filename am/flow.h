@@ -64,6 +64,7 @@ struct FlowCounters {
   uint64_t bad_ack = 0;         // acknowledgements or credits for packets that were not sent
 };
 
+// One class, because a packet concerns both directions: it acknowledges, returns credits, measures the delay, and is delivered.
 class Flow {
  public:
   enum class State : uint8_t {

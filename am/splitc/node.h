@@ -38,6 +38,7 @@ struct Counters {
   uint64_t refused = 0;         // messages of peers that made no sense
 };
 
+// One class, because each operation of the language sends by the same transport, counts what is open for sync(), and waits in one loop.
 class Node final : public Receiver {
  public:
   // Meets the other ranks. All must run the same program with as much memory, or the job ends. Errors: those of Transport::connect().

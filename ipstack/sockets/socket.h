@@ -91,6 +91,8 @@ enum class Stage : uint8_t {
   closing,  // closed by the application or its listener; it exists until TCP has ended
 };
 
+// One record, because its size limits the number of sockets: flags of all parts share a few bytes. Parts that only some sockets have are
+// allocated.
 struct Socket {
   Type type : 1 = Type::stream;
   Stage stage : 2 = Stage::owned;

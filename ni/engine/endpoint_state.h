@@ -143,6 +143,8 @@ struct ZeroCopy {
 struct Reassembling;  // reassembly.h
 struct IpSend;        // ip_datapath.h
 
+// One record, because a message must touch few cache lines: fields lie in the order of use, and two are stored twice. Objects for sending,
+// receiving and set-up would each begin a line of their own.
 struct alignas(kCacheLine) EndpointState {
   enum class Life : uint8_t { unused, attached, detaching };  // detaching: waits for ports that still read its segment
 

@@ -25,6 +25,7 @@
 
 namespace unet::engine {
 
+// It has a member for each part, and a function for each command.
 struct Engine::State {
   State(const EngineOptions& options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands, EventMailbox& events,
         int service_wake, Links* links, EngineCheckpoint checkpoint_memory);
