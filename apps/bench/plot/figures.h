@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/bench/plot/points.h"
+#include "apps/bench/results/points.h"
 
 namespace unet::bench {
 

@@ -5,7 +5,7 @@
 
 #include "apps/bench/plot/figures.h"
 #include "apps/bench/plot/gnuplot.h"
-#include "apps/bench/plot/points.h"
+#include "apps/bench/results/points.h"
 
 namespace unet::bench {
 

@@ -1,5 +1,5 @@
 // points.cc - JSON records to points.
-#include "apps/bench/plot/points.h"
+#include "apps/bench/results/points.h"
 
 #include <algorithm>
 #include <cmath>
