@@ -13,10 +13,14 @@ namespace unet::bench {
 
 namespace {
 
+struct ColouredPoint : Point {
+  size_t colour = 0;  // the path's, in all pictures
+};
+
 // All points of one benchmark, metric and unit: one picture.
 struct Group {
   std::string bench, metric, unit;
-  std::vector<Point> points;
+  std::vector<ColouredPoint> points;
 };
 
 template <typename Item, typename Match, typename Make>
@@ -27,9 +31,9 @@ Item& find_or_add(std::vector<Item>& list, Match match, Make make) {
 }
 
 // Benchmarks that put a number into their metric (`rtt_16_idle`) share one picture: the number belongs to the label.
-std::vector<Group> groups_of(const std::vector<Point>& points) {
+std::vector<Group> groups_of(const std::vector<ColouredPoint>& points) {
   std::vector<Group> groups;
-  for (Point point : points) {
+  for (ColouredPoint point : points) {
     std::string metric = point.metric;
     if (std::any_of(metric.begin(), metric.end(), [](unsigned char c) { return c >= '0' && c <= '9'; }) || point.bench == "connect") {
       point.label += ", " + metric;
@@ -44,13 +48,6 @@ std::vector<Group> groups_of(const std::vector<Point>& points) {
 }
 
 bool is_serial(const Point& point) { return point.bench == "kernels" && point.path == "serial"; }
-
-Family family_of(const Point& point) {
-  const auto begins = [&](const char* with) { return point.path.rfind(with, 0) == 0; };
-  if (begins("limit-") || is_serial(point)) return Family::limit;
-  if (begins("raw-")) return Family::raw;
-  return begins("kernel-") ? Family::kernel : Family::ours;
-}
 
 // A name from a record as a file name: it may not lead to another directory.
 std::string file_name(std::string text) {
@@ -97,18 +94,18 @@ bool wide(const std::vector<Curve>& curves) {
   return most > 10 * least;
 }
 
-Curve& curve_of(std::vector<Curve>& curves, const Point& point) {
+Curve& curve_of(std::vector<Curve>& curves, const ColouredPoint& point) {
   return find_or_add(
       curves, [&](const Curve& curve) { return curve.label == point.label; },
-      [&] { return Curve{point.label, family_of(point), point.colour, {}, {}}; });
+      [&] { return Curve{point.label, family_of(point.path), point.colour, {}, {}}; });
 }
 
 // A serial program has no ranks: its time is a line across all numbers of them.
-std::vector<Point> with_serial_across(const std::vector<Point>& points) {
+std::vector<ColouredPoint> with_serial_across(const std::vector<ColouredPoint>& points) {
   std::set<uint32_t> sizes;
   for (const Point& point : points) sizes.insert(point.size);
-  std::vector<Point> all;
-  for (Point point : points) {
+  std::vector<ColouredPoint> all;
+  for (ColouredPoint point : points) {
     const std::set<uint32_t> at = is_serial(point) ? sizes : std::set<uint32_t>{point.size};
     for (const uint32_t size : at) {
       point.size = size;
@@ -121,10 +118,10 @@ std::vector<Point> with_serial_across(const std::vector<Point>& points) {
 Figure over_size(const Group& group) {
   Figure figure{.kind = Figure::Kind::over_size, .name = file_name(group.bench), .title = title_of(group), .note = "", .y_label = "",
                 .over_ranks = group.bench == "kernels", .curves = {}};
-  std::vector<Point> sorted = with_serial_across(group.points);
+  std::vector<ColouredPoint> sorted = with_serial_across(group.points);
   std::stable_sort(sorted.begin(), sorted.end(), [](const Point& left, const Point& right) { return left.size < right.size; });
-  for (const Point& point : group.points) curve_of(figure.curves, point);  // in the order of the file
-  for (const Point& point : sorted) {
+  for (const ColouredPoint& point : group.points) curve_of(figure.curves, point);  // in the order of the file
+  for (const ColouredPoint& point : sorted) {
     Curve& curve = curve_of(figure.curves, point);
     curve.values.push_back({point.size, point.p50});
     if (group.unit == "ns") curve.high.push_back(point.p99);
@@ -136,7 +133,9 @@ Figure over_size(const Group& group) {
 Figure bars(const Group& group) {
   Figure figure{.kind = Figure::Kind::bars, .name = file_name(group.bench), .title = title_of(group), .note = "", .y_label = "",
                 .curves = {}};
-  for (const Point& point : group.points) figure.curves.push_back({point.label, family_of(point), point.colour, {{0, point.p50}}, {}});
+  for (const ColouredPoint& point : group.points) {
+    figure.curves.push_back({point.label, family_of(point.path), point.colour, {{0, point.p50}}, {}});
+  }
   return figure;
 }
 
@@ -153,7 +152,7 @@ std::optional<Figure> distribution(const Group& group, std::optional<uint32_t> s
                 .note = "",
                 .y_label = "",
                 .curves = {}};
-  for (const Point& point : group.points) {
+  for (const ColouredPoint& point : group.points) {
     if (point.distribution.empty() || point.size != wanted) continue;
     Curve& curve = curve_of(figure.curves, point);
     for (size_t i = 0; i < kDistribution.size(); ++i) curve.values.push_back({-std::log10(1 - kDistribution[i]), point.distribution[i]});
@@ -170,7 +169,7 @@ std::optional<Figure> timeline(const Group& group) {
                 .note = "",
                 .y_label = "messages / ms",
                 .curves = {}};
-  for (const Point& point : group.points) {
+  for (const ColouredPoint& point : group.points) {
     if (point.timeline.empty()) continue;
     Curve& curve = curve_of(figure.curves, point);
     for (size_t i = 0; i < point.timeline.size(); ++i) {
@@ -181,10 +180,16 @@ std::optional<Figure> timeline(const Group& group) {
   return figure;
 }
 
+std::string origin_line(const Origin& origin) {
+  std::string line;
+  for (const std::string& part : {origin.machine, origin.date, origin.commit}) line += (line.empty() || part.empty() ? "" : ", ") + part;
+  return line;
+}
+
 // The origins of its records, each once.
 std::string note_of(const Group& group) {
   std::set<std::string> origins;
-  for (const Point& point : group.points) origins.insert(point.origin);
+  for (const Point& point : group.points) origins.insert(origin_line(point.origin));
   std::string note;
   for (const std::string& origin : origins) note += (note.empty() || origin.empty() ? "" : "; ") + origin;
   return note;
@@ -197,15 +202,17 @@ void finish(Figure& figure, const Group& group) {
 }
 
 // Numbers the paths in the order in which they appear, the limits aside: a path has one colour in all pictures.
-std::vector<Point> coloured(std::vector<Point> points) {
+std::vector<ColouredPoint> coloured(const std::vector<Point>& points) {
+  std::vector<ColouredPoint> list;
   std::vector<std::string> paths;
-  for (Point& point : points) {
-    if (family_of(point) == Family::limit) continue;
+  for (const Point& point : points) {
+    list.push_back({point});
+    if (family_of(point.path) == Family::limit) continue;
     const auto found = std::find(paths.begin(), paths.end(), point.label);
-    point.colour = static_cast<size_t>(found - paths.begin());
+    list.back().colour = static_cast<size_t>(found - paths.begin());
     if (found == paths.end()) paths.push_back(point.label);
   }
-  return points;
+  return list;
 }
 
 }  // namespace

@@ -10,11 +10,9 @@
 
 namespace unet::bench {
 
-enum class Family : uint8_t { ours, limit, raw, kernel, other };  // decides a curve's line
-
 struct Curve {
   std::string label;
-  Family family = Family::other;
+  Family family = Family::other;  // decides the curve's line
   size_t colour = 0;  // the same for a path in every picture; a limit has none
   std::vector<std::pair<double, double>> values;  // x, y; sorted by x; y is NaN where the path has no figure
   std::vector<double> high;                       // p99 at the same x, or nothing

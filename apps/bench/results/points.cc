@@ -11,7 +11,6 @@
 #include <set>
 #include <tuple>
 
-#include "apps/bench/results/report.h"
 #include "apps/bench/results/stats.h"
 
 namespace unet::bench {
@@ -35,6 +34,12 @@ std::string text_of(const json& record, const char* field) {
 
 bool positive(const json& value) { return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() > 0; }
 
+// NaN for everything that is no positive number.
+double figure_of(const json& record, const char* field) {
+  const auto found = record.find(field);
+  return found != record.end() && positive(*found) ? found->get<double>() : NAN;
+}
+
 std::vector<double> distribution_of(const json& record) {
   const auto found = record.find("distribution");
   if (found == record.end() || !found->is_array() || found->size() != kDistribution.size()) return {};
@@ -44,15 +49,6 @@ std::vector<double> distribution_of(const json& record) {
     values.push_back(value.is_null() ? NAN : value.get<double>());
   }
   return values;
-}
-
-std::string origin_of(const json& record) {
-  std::string line;
-  for (const char* const field : {"machine", "date", "commit"}) {
-    const std::string text = text_of(record, field);
-    if (!text.empty()) line += (line.empty() ? "" : ", ") + text;
-  }
-  return line;
 }
 
 // Messages per millisecond, of which there may be none.
@@ -89,6 +85,14 @@ Result<std::string> read_file(const std::string& file) {
 
 }  // namespace
 
+Family family_of(const std::string& path) {
+  const auto begins = [&](const char* with) { return path.rfind(with, 0) == 0; };
+  if (begins("limit-") || path == "serial") return Family::limit;
+  if (begins("raw-")) return Family::raw;
+  if (begins("kernel-") || begins("programs-kernel-")) return Family::kernel;
+  return path == "mpi" ? Family::other : Family::ours;
+}
+
 Result<std::vector<Point>> parse_points(const std::string& text, const std::string& source) {
   const json list = json::parse(text, nullptr, false);
   if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_record)) {
@@ -103,10 +107,11 @@ Result<std::vector<Point>> parse_points(const std::string& text, const std::stri
     point.unit = text_of(record, "unit");
     point.baseline = text_of(record, "baseline");
     point.size = record["size"].get<uint32_t>();
-    point.p50 = positive(record["p50"]) ? record["p50"].get<double>() : NAN;
-    point.origin = origin_of(record);
-    const auto p99 = record.find("p99");
-    point.p99 = p99 != record.end() && positive(*p99) ? p99->get<double>() : point.p50;
+    point.p50 = figure_of(record, "p50");
+    point.p99 = figure_of(record, "p99");
+    if (std::isnan(point.p99)) point.p99 = point.p50;
+    point.ratio = figure_of(record, "ratio");
+    point.origin = {text_of(record, "machine"), text_of(record, "date"), text_of(record, "commit")};
     point.distribution = distribution_of(record);
     point.timeline = timeline_of(record);
     points.push_back(std::move(point));
@@ -114,13 +119,17 @@ Result<std::vector<Point>> parse_points(const std::string& text, const std::stri
   return points;
 }
 
+Result<std::vector<Point>> read_file_points(const std::string& file) {
+  auto text = read_file(file);
+  if (!text) return tl::unexpected(text.error());
+  return parse_points(*text, file == "-" ? "standard input" : file);
+}
+
 Result<std::vector<Point>> read_points(const std::vector<std::string>& files) {
   std::vector<Point> all;
   std::set<std::tuple<std::string, std::string, std::string, uint32_t>> seen;
   for (const std::string& file : files) {
-    auto text = read_file(file);
-    if (!text) return tl::unexpected(text.error());
-    auto points = parse_points(*text, file == "-" ? "standard input" : file);
+    auto points = read_file_points(file);
     if (!points) return points;
     const std::string name = name_among(files, file);
     std::set<std::pair<std::string, std::string>> again;

@@ -1,4 +1,4 @@
-// points.h - the records of JSON files as a picture needs them; a record is checked here, and never looked at as JSON again.
+// points.h - the records of JSON files, for pictures and comparisons; a record is checked here, and never looked at as JSON again.
 #pragma once
 
 #include <array>
@@ -6,27 +6,37 @@
 #include <string>
 #include <vector>
 
+#include "apps/bench/results/report.h"
 #include "unet/base/result.h"
 
 namespace unet::bench {
 
+// The kind of a path, by its name. `other`: parallel programs by MPI.
+enum class Family : uint8_t { ours, limit, raw, kernel, other };
+
+// A baseline that is no path, such as "one rank", is ours: it comes from the same path under other conditions.
+Family family_of(const std::string& path);
+
 // A row of a file: one path at one size of one benchmark.
 struct Point {
   std::string bench, path, metric, unit;
-  std::string label;                 // the path's name in a picture
-  size_t colour = 0;                 // of the path, in all pictures
+  std::string label;                 // the path, with the name of its file where several files measured it
   std::string baseline;
   uint32_t size = 0;                 // bytes
   double p50 = 0, p99 = 0;           // in `unit`; NaN for a record without figures, which a picture marks
+  double ratio = 0;                  // to `baseline`; NaN without one
   std::vector<double> distribution;  // values at kDistribution, NaN where there were too few samples; or nothing
-  std::string origin;                // machine, date and commit, in one line
+  Origin origin;
   std::vector<double> timeline;      // kTimelineBins values, or nothing
 };
 
-// Those of one text of JSON, which `source` names in errors.
+// The records of one text of JSON, which `source` names in errors.
 Result<std::vector<Point>> parse_points(const std::string& json, const std::string& source);
 
-// Those of all files. A path that several files measured gets the file's name behind its own.
+// The records of one file; "-" is standard input.
+Result<std::vector<Point>> read_file_points(const std::string& file);
+
+// The records of all files; at least one has a figure.
 Result<std::vector<Point>> read_points(const std::vector<std::string>& files);
 
 }  // namespace unet::bench
