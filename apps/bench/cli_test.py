@@ -90,7 +90,10 @@ def wrong_input():
              ["list", "more"], [], ["across"], ["across", "x", "--size", "8"], ["across", "x", "--size", "65537"],
              ["kernels", "--kernel", "mm"], ["kernels", "--path", "tcp"], ["kernels", "--ranks", "0"],
              ["across", "x", "--only", "walk"], ["across", "x", "--count", "-1"], ["across", "x", "--wait", "1h"], ["serve", "a", "b"],
-             ["plot"], ["plot", "x", "--format", "gif"], ["plot", "x", "--size", "y"])
+             ["plot"], ["plot", "x", "--format", "gif"], ["plot", "x", "--size", "y"],
+             ["compare"], ["compare", "--old", "x"], ["compare", "--old", "/nonexistent", "--new", "/nonexistent"],
+             ["compare", "--old", "/dev/null", "--new", "/dev/null"], ["compare", "--old", "x", "--new", "y", "--noise", "much"],
+             ["compare", "--old", "x", "--new", "y", "--table", "html"])
     for args, (status, out, err) in outcomes(wrong):
         require(status == 2, f"{args}: exit status {status}, not 2")
         require(out == "" and err.count("\n") == 1 and err.startswith("unet-bench: "), f"{args}: not one clear line: {out}{err}")
@@ -208,6 +211,38 @@ def pictures():
             require(status == 1 and out == "" and part in err and err.count("\n") == 1, f"plot {args}: exit status {status}: {out}{err}")
         status, out, err = run("plot", results, env={"PATH": "/nonexistent"})
         require(status == 1 and "gnuplot-nox" in err, f"plot without gnuplot: exit status {status}: {err}")
+
+
+def comparisons():
+    """Runs compared with themselves are the same, a path of ours that takes longer is slower, and two runs are too few."""
+    with tempfile.TemporaryDirectory() as directory:
+        names = [f"{directory}/{name}.json" for name in ("a", "b", "slow")]
+        runs = []
+        for name in names[:2]:
+            status, _, err = run("run", "rtt", "--path", "local,kernel-pipe-busy", "--size", "8", "--seconds", "0.05", "--repeat", "1",
+                                 "--json", name)
+            require(status == 0, f"exit status {status}: {err}")
+            with open(name, encoding="ascii") as file:
+                runs.append([row | {"p50": row["p50"] or 100, "ratio": row["ratio"] or 1.5} for row in json.load(file)])  # some may be null
+        runs.append([row | {"ratio": 3 * row["ratio"]} if row["path"] == "local" else row for row in runs[0]])
+        for name, rows in zip(names, runs):
+            with open(name, "w", encoding="ascii") as file:
+                json.dump(rows, file)
+        a, b, slow = names
+
+        def compared(old, new, *args):
+            status, out, err = run("compare", "--old", *old, "--new", *new, *args)
+            require(err == "", f"compare {old} {new}: {err}")
+            return status, out, out.splitlines()[-1]
+
+        status, out, last = compared([a, b, a], [a, b, a], "--all")
+        require(status == 0 and last == "Nothing became slower: 0 faster, 0 moved, 3 the same, 0 unknown.", f"itself: {status}: {out}")
+        require("rtt local 8" in out and "Both sides have files of commit" in out, f"itself: {out}")
+        status, out, last = compared([a, b], [a, b])
+        require(status == 0 and last.startswith("Nothing is known"), f"two files: {status}: {out}")
+        status, out, last = compared([a] * 3, [slow] * 3, "--table", "markdown")
+        require(status == 1 and last.startswith("1 row became slower") and " +200.0 % |" in out, f"slower: {status}: {out}")
+        require(out.count("| rtt ") == 1, f"rows that are the same: {out}")
 
 
 def fairness():
@@ -538,8 +573,8 @@ def side_a_dies():
 
 
 PARTS = (wrong_input, texts, records, connections, sockets_come_and_stay, datagrams_to_and_from_the_kernel, streams_in_place, fairness, restart,
-         engines, pictures, between_two_processes, active_messages, split_c, programs_of_others, programs_on_ours, programs_over_a_wire, kernels,
-         kernels_of_an_installed_one, between_two_hosts, signals, side_b_dies, side_a_dies)
+         engines, pictures, comparisons, between_two_processes, active_messages, split_c, programs_of_others, programs_on_ours,
+         programs_over_a_wire, kernels, kernels_of_an_installed_one, between_two_hosts, signals, side_b_dies, side_a_dies)
 BRIEFLY = (texts, connections, sockets_come_and_stay, datagrams_to_and_from_the_kernel, streams_in_place, engines, between_two_processes,
            active_messages, split_c, signals, side_b_dies)
 for part in BRIEFLY if BRIEF else PARTS:

@@ -316,6 +316,14 @@ int draw(const PlotOptions& options) {
   return 0;
 }
 
+// Returns the exit status, which scripts use: 0, kExitFailure if something is slower, kExitUsage without a comparison.
+int compare_runs(const CompareOptions& options) {
+  auto comparison = compare_files(options);
+  if (!comparison) return complain(comparison.error().text, kExitUsage);
+  std::printf("%s", to_text(*comparison, options).c_str());
+  return count_of(*comparison, Verdict::slower) == 0 ? 0 : kExitFailure;
+}
+
 int run_kernels(const KernelsOptions& options) {
   auto records = measure_kernels(options);
   if (!records) {
@@ -385,6 +393,7 @@ int main(int argc, char** argv) {
     case Action::demo: return demo(*options);
     case Action::serve: return serve(options->serve_name);
     case Action::plot: return draw(options->plot);
+    case Action::compare: return compare_runs(options->compare);
     case Action::kernels: return run_kernels(options->kernels);
     case Action::across: return across(options->across);
   }

@@ -39,12 +39,25 @@ constexpr const char* kFooter =
     "  unet-bench across bench@HOST                            round trips and a stream between two unetds\n"
     "  unet-bench kernels --kernel cg,fft --ranks 1,2          parallel programs in Split-C, beside MPI\n"
     "  unet-bench plot results.json --directory pictures       draw the results as SVG and PNG\n"
+    "  unet-bench compare --old old*.json --new new*.json      say what a change made slower; `compare --help` has the loop\n"
     "Paths over veth pairs need root. Without it they are left out, and a line says so.";
+
+constexpr const char* kCompareFooter =
+    "Let the two builds take turns, so that both meet the same states of the machine:\n"
+    "  for i in 1 2 3 4 5; do\n"
+    "    build-old/apps/bench/unet-bench run rtt bandwidth rate --json old$i.json\n"
+    "    build/apps/bench/unet-bench run rtt bandwidth rate --json new$i.json\n"
+    "  done\n"
+    "  unet-bench compare --old old*.json --new new*.json\n"
+    "A row is compared by its ratio to a limit, the kernel or a bare driver of the same run, else by its median. Verdicts are slower,\n"
+    "faster, same, unknown (figures in fewer than three files of a side), and moved (neither is better, or no code of ours is in it).\n"
+    "Exit status: 0 nothing is slower; 1 something is; 2 wrong options or files.";
 
 struct Raw {
   std::string paths, sizes, conditions, cores, table = "text", seconds, repeat = "5";
   std::string count = "0", wait = "0", only = "both";  // across
   std::string formats = "svg,png", plot_size;          // plot
+  std::string noise = "1";                             // compare
   std::string kernels, ranks = "1,2,4,8";              // kernels
 };
 
@@ -129,6 +142,12 @@ Result<T> parse_number(const std::string& text, const std::string& what, T least
   return value;
 }
 
+Result<TableStyle> parse_table(const std::string& text) {
+  if (text == "text") return TableStyle::text;
+  if (text == "markdown") return TableStyle::markdown;
+  return fail(Errc::invalid_argument, "--table '" + text + "' is neither text nor markdown");
+}
+
 // Options of all commands that measure.
 Status take_measuring(const Raw& raw, Options& options) {
   if (!raw.cores.empty()) {
@@ -145,10 +164,9 @@ Status take_measuring(const Raw& raw, Options& options) {
   auto repeat = parse_number<uint32_t>(raw.repeat, "--repeat", 1, kRepeatMax);
   if (!repeat) return tl::unexpected(repeat.error());
   options.repeat = *repeat;
-  if (raw.table != "text" && raw.table != "markdown") {
-    return fail(Errc::invalid_argument, "--table '" + raw.table + "' is neither text nor markdown");
-  }
-  options.table = raw.table == "text" ? TableStyle::text : TableStyle::markdown;
+  auto table = parse_table(raw.table);
+  if (!table) return tl::unexpected(table.error());
+  options.table = *table;
   return {};
 }
 
@@ -207,6 +225,16 @@ Status take_plot(const Raw& raw, PlotOptions& plot) {
   auto size = parse_size(raw.plot_size);
   if (!size) return tl::unexpected(size.error());
   plot.size = *size;
+  return {};
+}
+
+Status take_compare(const Raw& raw, CompareOptions& compare) {
+  auto noise = parse_number<double>(raw.noise, "--noise", 0, 100);
+  if (!noise) return tl::unexpected(noise.error());
+  auto table = parse_table(raw.table);
+  if (!table) return tl::unexpected(table.error());
+  compare.noise = *noise / 100;
+  compare.table = *table;
   return {};
 }
 
@@ -288,6 +316,17 @@ void add_plot(CLI::App& app, Raw& raw, Options& options) {
   plot->add_option("--size", raw.plot_size, "message size of distributions (default: the smallest)")->check(not_empty);
 }
 
+void add_compare(CLI::App& app, Raw& raw, Options& options) {
+  CLI::App* compare = app.add_subcommand("compare", "compare the --json files of two builds: did anything become slower?");
+  compare->add_option("--old", options.compare.old_files, "files of the old build, one for each run: three or more, better five")
+      ->required();
+  compare->add_option("--new", options.compare.new_files, "files of the new build")->required();
+  compare->add_option("--noise", raw.noise, "percent; smaller changes are none (default: 1)")->check(not_empty);
+  compare->add_flag("--all", options.compare.all, "list the rows that are the same or have no figures, too");
+  compare->add_option("--table", raw.table, "text or markdown");
+  compare->footer(kCompareFooter);
+}
+
 void add_kernels(CLI::App& app, Raw& raw, Options& options) {
   CLI::App* kernels = app.add_subcommand("kernels", "run parallel programs in Split-C, beside MPI: time and speed-up over ranks");
   kernels->add_option("--kernel", raw.kernels, "programs, from " + joined(kernel_names()) + " (default: all)")->check(not_empty);
@@ -323,6 +362,7 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   demo->add_flag("--full", options.full, "whole tables: percentiles, slices, and how each path is set");
   add_two_hosts(app, raw, options);
   add_plot(app, raw, options);
+  add_compare(app, raw, options);
   add_kernels(app, raw, options);
   app.footer(kFooter);  // last: subcommands made later would have it, too
 
@@ -337,7 +377,7 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   } catch (const CLI::ParseError& error) {
     if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {
       return fail(Errc::invalid_argument,
-                  "no command '" + std::string(argv[1]) + "'; there are list, info, run, demo, serve, across, kernels and plot");
+                  "no command '" + std::string(argv[1]) + "'; there are list, info, run, demo, serve, across, kernels, plot and compare");
     }
     return fail(Errc::invalid_argument, std::string(error.what()) + "; see unet-bench --help");
   }
@@ -347,6 +387,11 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   if (app.got_subcommand("plot")) {
     options.action = Action::plot;
     if (auto taken = take_plot(raw, options.plot); !taken) return tl::unexpected(taken.error());
+    return options;
+  }
+  if (app.got_subcommand("compare")) {
+    options.action = Action::compare;
+    if (auto taken = take_compare(raw, options.compare); !taken) return tl::unexpected(taken.error());
     return options;
   }
   if (app.got_subcommand("kernels")) {

@@ -8,13 +8,14 @@
 #include "apps/bench/machine/cores.h"
 #include "apps/bench/plot/plot.h"
 #include "apps/bench/programs/kernels.h"
+#include "apps/bench/results/compare.h"
 #include "apps/bench/results/report.h"
 #include "apps/bench/two_hosts/two_hosts.h"
 #include "unet/base/result.h"
 
 namespace unet::bench {
 
-enum class Action : uint8_t { list, info, run, demo, serve, across, plot, kernels, help };
+enum class Action : uint8_t { list, info, run, demo, serve, across, plot, compare, kernels, help };
 
 struct Options {
   Action action = Action::help;
@@ -33,6 +34,7 @@ struct Options {
   std::string serve_name = "bench"; // serve: what to bind
   AcrossOptions across;
   PlotOptions plot;
+  CompareOptions compare;
   KernelsOptions kernels;
 };
 

@@ -62,6 +62,19 @@ TEST_CASE("options: jobs of kernels take what all measurements take") {
   CHECK(parse({"kernels"})->kernels.repeat == 5);
 }
 
+TEST_CASE("options: a comparison takes files of both builds") {
+  const auto options = parse({"compare", "--old", "a", "b", "--new", "c", "--noise", "2.5", "--table", "markdown", "--all"});
+  REQUIRE(options);
+  CHECK(options->action == Action::compare);
+  const CompareOptions& compare = options->compare;
+  CHECK(compare.old_files == std::vector<std::string>{"a", "b"});
+  CHECK(compare.new_files == std::vector<std::string>{"c"});
+  CHECK(compare.noise == 0.025);
+  CHECK(compare.table == TableStyle::markdown);
+  CHECK(compare.all);
+  CHECK(parse({"compare", "--new", "c", "--old", "a"})->compare.noise == 0.01);
+}
+
 TEST_CASE("options: malformed ones get one line that names them") {
   struct Bad {
     std::vector<const char*> arguments;
@@ -101,6 +114,10 @@ TEST_CASE("options: malformed ones get one line that names them") {
       {{"run", "rtt", "--table", "html"}, "'html'"},
       {{"run", "rtt", "--speed", "9"}, "--speed"},
       {{"list", "--json", "x"}, "--json"},
+      {{"compare", "--old", "a"}, "--new"},
+      {{"compare", "a", "b"}, "--old"},
+      {{"compare", "--old", "a", "--new", "b", "--noise", "-1"}, "'-1'"},
+      {{"compare", "--old", "a", "--new", "b", "--table", "html"}, "'html'"},
       {{"kernels", "--kernel", "mm"}, "'mm'"},
       {{"kernels", "--ranks", "0"}, "'0'"},
       {{"kernels", "--repeat", "0"}, "'0'"},

@@ -1,0 +1,68 @@
+// compare.h - `unet-bench compare`: whether a change made anything slower, by the JSON files of alternating runs of two builds.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "apps/bench/results/points.h"
+#include "unet/base/result.h"
+
+namespace unet::bench {
+
+constexpr size_t kFilesMin = 3;  // of each side, for a verdict
+
+struct CompareOptions {
+  std::vector<std::string> old_files, new_files;  // one for each run
+  TableStyle table = TableStyle::text;
+  double noise = 0.01;  // a share; a change within it is none
+  bool all = false;     // lists rows of verdict `same` and rows without figures on a side, too
+};
+
+// A list of records for each run of a build.
+using Runs = std::vector<std::vector<Point>>;
+
+// In the order of the table. `moved`: a change that is neither better nor worse, or that no change of ours can cause.
+enum class Verdict : uint8_t { slower, faster, moved, unknown, same };
+
+struct Interval {
+  double low = NAN, high = NAN;
+};
+
+// The 95 % interval of median(after) / median(before). Each side has one value for each run, and at least one.
+//
+// This is the percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). It draws runs of each side
+// with replacement, with a fixed seed. Runs are drawn, not samples within them, because runs differ by more than their samples do (Kalibera
+// and Jones, Rigorous Benchmarking in Reasonable Time, 2013).
+Interval interval_of_change(const std::vector<double>& before, const std::vector<double>& after);
+
+// A row of the comparison: one metric of one path at one size.
+struct Change {
+  std::string name;       // benchmark, path, size, and the metric if its name differs from the benchmark's
+  std::string reference;  // the limit, kernel path or bare driver that both sides are divided by; empty: none
+  std::string old_text, new_text;
+  double change = NAN;    // the new value over the old one
+  Interval interval;      // known with kFilesMin files of each side
+  Verdict verdict = Verdict::unknown;
+  bool ours = true;       // false: no code of ours is measured
+};
+
+struct Comparison {
+  std::vector<Change> rows;  // by verdict, then the worst first
+  std::vector<std::string> only_old, only_new;  // names of rows
+  std::vector<std::string> notes;               // sentences about machines and commits
+};
+
+// A row's value in a run is its ratio to a reference of the same run, because the machine's speed jumps between runs. A ratio to another
+// path of ours would hide a change of both: the value is then the median.
+Comparison compare(const Runs& before, const Runs& after, double noise);
+
+size_t count_of(const Comparison& comparison, Verdict verdict);
+
+// The table, and below it what it leaves out, the notes, and the result in words.
+std::string to_text(const Comparison& comparison, const CompareOptions& options);
+
+// Fails if a file is no list of records, or if the sides have no row in common.
+Result<Comparison> compare_files(const CompareOptions& options);
+
+}  // namespace unet::bench

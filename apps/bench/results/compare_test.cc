@@ -1,0 +1,216 @@
+// compare_test.cc - verdicts about runs of two builds: gains, losses, noise, what is missing, and what files may hold.
+#include "apps/bench/results/compare.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+namespace unet::bench::compare_test {
+
+namespace {
+
+constexpr double kNoise = 0.01;
+
+Point point_of(const std::string& path, double p50, const std::string& unit = "ns") {
+  Point point;
+  point.bench = point.metric = "rtt";
+  point.path = path;
+  point.size = 8;
+  point.unit = unit;
+  point.p50 = p50;
+  point.ratio = NAN;
+  return point;
+}
+
+Point ratio_of(const std::string& path, double p50, double ratio, const std::string& baseline) {
+  Point point = point_of(path, p50);
+  point.ratio = ratio;
+  point.baseline = baseline;
+  return point;
+}
+
+// One run for each value.
+Runs runs_of(const std::vector<double>& values, const std::string& unit = "ns", const std::string& path = "local") {
+  Runs runs;
+  for (const double value : values) runs.push_back({point_of(path, value, unit)});
+  return runs;
+}
+
+Change only_row(const Runs& before, const Runs& after, double noise = kNoise) {
+  const Comparison comparison = compare(before, after, noise);
+  REQUIRE(comparison.rows.size() == 1);
+  return comparison.rows.front();
+}
+
+const std::vector<double> kHundred = {100, 101, 99, 100, 102};
+const std::vector<double> kMore = {110, 111, 109, 110, 112};
+
+}  // namespace
+
+TEST_CASE("compare: a clear loss, a clear gain, and noise") {
+  const Change loss = only_row(runs_of(kHundred), runs_of(kMore));
+  CHECK(loss.verdict == Verdict::slower);
+  CHECK(loss.name == "rtt local 8");
+  CHECK(loss.change == Approx(1.1));
+  CHECK(loss.interval.low > 1.06);
+  CHECK(loss.interval.low <= loss.change);
+  CHECK(loss.interval.high >= loss.change);
+  CHECK(loss.interval.high < 1.14);
+  CHECK(only_row(runs_of(kMore), runs_of(kHundred)).verdict == Verdict::faster);
+  CHECK(only_row(runs_of(kHundred), runs_of({100, 99, 101, 102, 98})).verdict == Verdict::same);
+  CHECK(only_row(runs_of({100, 130, 90, 120, 95}), runs_of({125, 95, 131, 92, 122})).verdict == Verdict::same);
+  CHECK(only_row(runs_of(kHundred), runs_of(kMore), 0.15).verdict == Verdict::same);  // --noise 15
+}
+
+TEST_CASE("compare: the unit says what is better") {
+  for (const char* const unit : {"ns", "s/GB", "%", "B"}) {
+    CHECK(only_row(runs_of(kHundred, unit), runs_of(kMore, unit)).verdict == Verdict::slower);
+  }
+  for (const char* const unit : {"GB/s", "msg/s", "conn/s", "req/s", "words/s"}) {
+    CHECK(only_row(runs_of(kHundred, unit), runs_of(kMore, unit)).verdict == Verdict::faster);
+    CHECK(only_row(runs_of(kMore, unit), runs_of(kHundred, unit)).verdict == Verdict::slower);
+  }
+  CHECK(only_row(runs_of(kHundred, "apples"), runs_of(kMore, "apples")).verdict == Verdict::moved);
+  Runs before = runs_of(kHundred, "%"), after = runs_of(kMore, "%");
+  for (Runs* const runs : {&before, &after}) {
+    for (auto& run : *runs) run.front().metric = "share";
+  }
+  CHECK(only_row(before, after).verdict == Verdict::moved);
+}
+
+TEST_CASE("compare: a row has no verdict with fewer than three figures on a side") {
+  const Change two = only_row(runs_of({100, 101}), runs_of(kMore));
+  CHECK(two.verdict == Verdict::unknown);
+  CHECK(two.change == Approx(110 / 100.5));
+  CHECK(std::isnan(two.interval.low));
+  CHECK(only_row(runs_of(kHundred), runs_of({110, NAN, 111, NAN})).verdict == Verdict::unknown);
+  CHECK(only_row(runs_of(kHundred), runs_of({110, NAN, 111, 110})).verdict == Verdict::slower);
+  const Change none = only_row(runs_of(kHundred), runs_of({NAN, NAN, NAN}));
+  CHECK(none.verdict == Verdict::unknown);
+  CHECK(none.old_text == "100 ns");
+  CHECK(none.new_text == "-");
+  const Comparison comparison = compare(runs_of(kHundred), runs_of({NAN, NAN, NAN}), kNoise);
+  CHECK(to_text(comparison, {}).rfind("1 row without figures on a side not shown.\n", 0) == 0);
+  CHECK(to_text(comparison, {.old_files = {}, .new_files = {}, .all = true}).find("rtt local 8") != std::string::npos);
+}
+
+TEST_CASE("compare: a ratio to the limit hides the machine, and a ratio to a path of ours is not used") {
+  // The machine is twice as slow in the new runs; both paths take twice the time, and the limit, too.
+  Runs before, after;
+  for (const double value : kHundred) {
+    before.push_back({ratio_of("local", value, value / 50, "limit-pingpong")});
+    after.push_back({ratio_of("local", 2 * value, value / 50, "limit-pingpong")});
+  }
+  const Change row = only_row(before, after);
+  CHECK(row.verdict == Verdict::same);
+  CHECK(row.reference == "limit-pingpong");
+  CHECK(row.old_text == "100 ns, 2.00 x");
+  CHECK(row.new_text == "200 ns, 2.00 x");
+  for (Runs* const runs : {&before, &after}) {
+    for (auto& run : *runs) run.front().baseline = "alone";
+  }
+  CHECK(only_row(before, after).verdict == Verdict::slower);
+  CHECK(only_row(before, after).reference.empty());
+  // A layer has a record for each baseline, and is one row.
+  for (Runs* const runs : {&before, &after}) {
+    for (auto& run : *runs) run.push_back(ratio_of("local", run.front().p50, 2, "kernel-tcp"));
+  }
+  CHECK(only_row(before, after).reference == "kernel-tcp");
+  after.resize(3);
+  after.front().pop_back();  // the reference was not measured there
+  CHECK(only_row(before, after).reference.empty());
+}
+
+TEST_CASE("compare: the speed-up of a parallel program is a time over the serial one's") {
+  Runs before, after;
+  for (const double speed_up : {1.5, 1.51, 1.49}) {
+    before.push_back({ratio_of("direct", 100, speed_up, "serial")});
+    after.push_back({ratio_of("direct", 100, speed_up * 1.2, "serial")});
+    before.back().front().bench = after.back().front().bench = "kernels";
+  }
+  const Change row = only_row(before, after);
+  CHECK(row.verdict == Verdict::faster);
+  CHECK(row.change == Approx(1 / 1.2));
+}
+
+TEST_CASE("compare: rows without our code are a control") {
+  const Runs before = runs_of(kHundred, "ns", "kernel-tcp"), after = runs_of(kMore, "ns", "kernel-tcp");
+  CHECK(only_row(before, after).verdict == Verdict::moved);
+  const std::string text = to_text(compare(before, after, kNoise), {});
+  CHECK(text.find("Control: 1 of 1 row without code of ours moved.") != std::string::npos);
+  CHECK(text.find("Nothing became slower: 0 faster, 1 moved") != std::string::npos);
+}
+
+TEST_CASE("compare: the worst comes first, equal rows are counted, and missing ones are named") {
+  Runs before, after;
+  for (const double value : kHundred) {
+    before.push_back({point_of("equal", value), point_of("gain", value), point_of("loss", value), point_of("worst", value)});
+    after.push_back({point_of("equal", value), point_of("gain", value / 2), point_of("loss", value * 1.2), point_of("worst", value * 2)});
+    before.back().push_back(point_of("gone", value));
+    after.back().push_back(point_of("fresh", value));
+  }
+  const Comparison comparison = compare(before, after, kNoise);
+  std::vector<std::string> names;
+  for (const Change& row : comparison.rows) names.push_back(row.name);
+  CHECK(names == std::vector<std::string>{"rtt worst 8", "rtt loss 8", "rtt gain 8", "rtt equal 8"});
+  CHECK(comparison.only_old == std::vector<std::string>{"rtt gone 8"});
+  CHECK(comparison.only_new == std::vector<std::string>{"rtt fresh 8"});
+  CompareOptions options;
+  const std::string text = to_text(comparison, options);
+  CHECK(text.find("rtt equal 8") == std::string::npos);
+  CHECK(text.find("+100.0 %") != std::string::npos);
+  CHECK(text.find("1 row with the verdict `same` not shown") != std::string::npos);
+  CHECK(text.find("Only in the old files: rtt gone 8.\nOnly in the new files: rtt fresh 8.\n") != std::string::npos);
+  CHECK(text.find("2 rows became slower; 1 faster, 0 moved, 1 the same, 0 unknown.") != std::string::npos);
+  options.all = true;
+  options.table = TableStyle::markdown;
+  CHECK(to_text(comparison, options).find("| rtt equal 8 |") != std::string::npos);
+}
+
+TEST_CASE("compare: machines that differ, and commits that differ or do not, are said") {
+  Runs before = runs_of({1, 2}), after = runs_of({1, 2});
+  before[0].front().origin = before[1].front().origin = {"a machine", "a day", "aaa"};
+  after[0].front().origin = {"a machine", "a day", "aaa"};
+  after[1].front().origin = {"another", "a day", "bbb"};
+  CHECK(compare(before, after, kNoise).notes ==
+        std::vector<std::string>{"The files come from several machines: a machine; another.",
+                                 "The new files come from several commits: aaa; bbb.", "Both sides have files of commit aaa."});
+  after[0].front().origin = after[1].front().origin = {"a machine", "another day", "ccc"};
+  CHECK(compare(before, after, kNoise).notes.empty());
+}
+
+TEST_CASE("compare: files are read, and malformed ones are named") {
+  const std::string directory = "/tmp/unet-compare-" + std::to_string(getpid());
+  std::filesystem::create_directory(directory);
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(directory + "/" + name) << text;
+    return directory + "/" + name;
+  };
+  Record record;
+  record.bench = record.metric = "rtt";
+  record.path = "local";
+  record.unit = "ns";
+  record.summary = {.p50 = 100, .p99 = {}, .p999 = {}, .mean = 100, .samples = 9};
+  const std::string good = write("good.json", to_json({record})), bad = write("bad.json", "[{}]");
+  record.path = "shared";
+  const std::string other = write("other.json", to_json({record}));
+  CompareOptions options;
+  options.old_files = {good, good, good};
+  options.new_files = {good, good, good};
+  const auto same = compare_files(options);
+  options.new_files.push_back(bad);
+  const auto malformed = compare_files(options);
+  options.new_files = {other};
+  const auto apart = compare_files(options);
+  std::filesystem::remove_all(directory);
+  REQUIRE(same);
+  CHECK(count_of(*same, Verdict::same) == 1);
+  REQUIRE_FALSE(malformed);
+  CHECK(malformed.error().text.find("bad.json") != std::string::npos);
+  REQUIRE_FALSE(apart);
+  CHECK(apart.error().text.find("no row in common") != std::string::npos);
+}
+
+}  // namespace unet::bench::compare_test
