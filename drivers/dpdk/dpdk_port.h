@@ -47,6 +47,21 @@ struct DpdkOptions {
   EalOptions eal;
 };
 
+// What only a memif port has.
+struct Memif {
+  bool client = false, zero_copy = false;
+  std::string socket;    // as in the device string
+  uint32_t id = 0;
+  std::atomic<bool> task_done{true};  // set by the interrupt thread after it has run the posted task
+  MemifListener listener;             // of a server
+
+  // A client's connection; see keep_connected().
+  enum class Connection : uint8_t { stopping, starting, started };
+  Connection connection = Connection::stopping;
+  int start_result = 0;                   // of the last start_task
+  std::atomic<bool> server_ended{false};  // since that task: set by the interrupt thread
+};
+
 class alignas(kCacheLine) DpdkPort final : public Driver {
  public:
   // Opens and starts the port. Interface names are resolved in the calling thread's network namespace. Once EAL has failed to start, every
@@ -146,20 +161,6 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   bool tap_ = false;  // a tap with a descriptor to wait for
   bool dma_ = false;  // external memory has to be mapped for the device
   bool link_was_up_ = false;
-
-  struct Memif {
-    bool client = false, zero_copy = false;
-    std::string socket;    // as in the device string
-    uint32_t id = 0;
-    std::atomic<bool> task_done{true};  // set by the interrupt thread after it has run the posted task
-    MemifListener listener;             // of a server
-
-    // A client's connection; see keep_connected().
-    enum class Connection : uint8_t { stopping, starting, started };
-    Connection connection = Connection::stopping;
-    int start_result = 0;                   // of the last start_task
-    std::atomic<bool> server_ended{false};  // since that task: set by the interrupt thread
-  };
   std::optional<Memif> memif_;  // nullopt: another kind of port
 };
 
