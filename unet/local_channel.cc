@@ -207,10 +207,16 @@ bool LocalChannel::PeerWake::wake(std::atomic<uint32_t>& announced, std::atomic<
   if (not_before_ != 0 && monotonic_now() < not_before_) [[unlikely]] return false;
   if (announced.exchange(0, std::memory_order_relaxed) == 0) return false;
   const Nanoseconds took = wake_.wake(eventfd);
-  const bool told = long_ones_ >= kInARow;  // state before this wake-up: its next sleep is short
-  long_ones_ = took < kLong ? 0 : long_ones_ + 1;
-  if (told != (long_ones_ >= kInARow)) [[unlikely]] seldom.store(told ? 0 : 1, std::memory_order_relaxed);
-  if (told && long_ones_ != 0) [[unlikely]] not_before_ = monotonic_now() + kRest * took;
+  const bool told = long_ones_ >= kFew;  // state before this wake-up: its next sleep is short
+  if (took >= kLong) [[unlikely]] {
+    const Nanoseconds now = monotonic_now();
+    long_ones_ = now - last_long_ < kForget ? long_ones_ + 1 : 1;
+    last_long_ = now;
+    if (told) not_before_ = now + kRest * took;
+  } else if (long_ones_ != 0 && monotonic_now() - last_long_ >= kForget) [[unlikely]] {
+    long_ones_ = 0;
+  }
+  if (told != (long_ones_ >= kFew)) [[unlikely]] seldom.store(told ? 0 : 1, std::memory_order_relaxed);
   return true;
 }
 

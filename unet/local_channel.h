@@ -199,8 +199,8 @@ class LocalChannel {
     if (__builtin_expect(in_->sender_waiting.value.load(std::memory_order_relaxed) != 0, 0)) wake_sender();
   }
   void wake_sender() noexcept;
-  // One half's policy for waking a sleeping peer. A peer with several long wake-ups in a row gets them seldom: its announcement stays, and
-  // a later message or credit finds it again. It is told first, so that none of its sleeps is longer than kSleepMax.
+  // One half's policy for waking a sleeping peer. A peer with several long wake-ups, each within kForget of the last, gets them seldom: its
+  // announcement stays, and a later message or credit finds it again. It is told first, so that its sleeps are not longer than kSleepMax.
   class PeerWake {
    public:
     // Returns true if it wrote to the eventfd. `seldom` tells the peer that wake-ups may be skipped.
@@ -208,12 +208,13 @@ class LocalChannel {
 
    private:
     static constexpr Nanoseconds kLong = kMillisecond;
-    static constexpr uint32_t kInARow = 3;  // a loaded machine makes one or two wake-ups long
+    static constexpr uint32_t kFew = 3;  // a loaded machine makes one or two wake-ups long
+    static constexpr Nanoseconds kForget = 10 * kSecond;
     static constexpr uint64_t kRest = 100;  // minimum pause between long wake-ups, as a multiple of their duration
 
     EventfdWake wake_;
     uint32_t long_ones_ = 0;
-    Nanoseconds not_before_ = 0;
+    Nanoseconds last_long_ = 0, not_before_ = 0;
   };
 
   // Used on every send.

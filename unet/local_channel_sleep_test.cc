@@ -318,4 +318,26 @@ TEST_CASE("a peer with long wake-ups has them seldom, and is woken all the same"
   CHECK(later < looks);
 }
 
+TEST_CASE("short wake-ups between long ones do not hide these") {
+  TestChannel channel;
+  Message message;
+  const auto is_woken = [&] {
+    channel[1].announce_sleep(false);
+    const uint64_t before = channel[0].counters().wakeups;
+    CHECK(channel[0].send(nullptr, 0) == SendOutcome::sent);
+    while (channel[1].receive(message)) channel[1].release(message);
+    return channel[0].counters().wakeups != before;
+  };
+  bool all = true;
+  for (int round = 0; round < 50 && all; ++round) {
+    const LongSleep sleep(::dup(channel[1].descriptor()));
+    for (int i = 0; i < 2; ++i) {
+      sleep.wait_until_asleep();
+      all = is_woken() && all;
+    }
+    all = is_woken() && all;  // the threads have left poll(), or are about to
+  }
+  CHECK(!all);
+}
+
 }  // namespace unet::local_channel_sleep_test

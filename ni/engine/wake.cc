@@ -95,6 +95,7 @@ class WakeThread {
   struct User {
     std::deque<EndpointState*> endpoints;
     Nanoseconds not_before = 0;
+    EventfdWake wake;
   };
   using Users = std::map<Share*, User>;
 
@@ -129,7 +130,7 @@ class WakeThread {
     endpoint.wakes.exchange(writing, std::memory_order_acq_rel);
     const bool asleep = endpoint.header->receiver_asleep.value.exchange(0, std::memory_order_acq_rel) != 0;
     const bool waits = endpoint.header->sender_waiting.value.exchange(0, std::memory_order_acq_rel) != 0;
-    const Nanoseconds took = asleep || waits ? wake_.wake(endpoint.wake_descriptor) : 0;
+    const Nanoseconds took = asleep || waits ? user.wake.wake(endpoint.wake_descriptor) : 0;
     keep_apart(share, took);
     user.not_before = monotonic_now() + (took > kBrief ? took * kRest : 0);  // users with brief ones take turns
     if (!endpoint.wakes.compare_exchange_strong(writing, 0, std::memory_order_acq_rel)) queue(endpoint);
@@ -147,7 +148,6 @@ class WakeThread {
   // Used by the wake thread alone.
   uint32_t head_ = 0;
   Users users_;
-  EventfdWake wake_;
   std::thread thread_;  // last member: it starts when the others are initialized
 };
 

@@ -120,6 +120,23 @@ TEST_CASE("a user rests after each long wake-up by the other thread") {
   CHECK(monotonic_now() - begin > (kWakes - 1) * 20 * kMillisecond);
 }
 
+TEST_CASE("short wake-ups between long ones leave these measured") {
+  const int slow = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), quick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  Nanoseconds measured = 0;
+  {
+    const LongSleep sleep(LongSleep::set_of(slow));
+    EventfdWake wake;
+    for (int round = 0; round < 4; ++round) {
+      for (int i = 0; i < 100; ++i) wake.wake(quick);
+      sleep.wait_until_asleep();
+      measured = std::max(measured, wake.wake(slow));
+    }
+  }
+  CHECK(measured > EventfdWake::kLong);
+  close(slow);
+  close(quick);
+}
+
 TEST_CASE("an endpoint leaves in a rest, and its wake-up is due no longer") {
   Sleepers s;
   const LongSleep sleep(LongSleep::set_of(s.slow_event));

@@ -484,6 +484,7 @@ std::string Service::report(const Credentials& who) const {
 }
 
 void Service::handle(ClientRecord& client, const control::Report& packet) {
+  served_ += kRequestsPerPoll;  // others wait for one part, not for many
   if (packet.part == 0) {
     // The report must show only charges for memory that is still held.
     if (operation_.is_operator(client.who)) charges_.scan_all();

@@ -20,7 +20,7 @@ constexpr uint64_t kListenerKey = ~uint64_t{0};
 constexpr uint64_t kPortKeys = uint64_t{1} << 32;  // behind the numbers of clients
 constexpr uint64_t kSupervisorKey = kListenerKey - 1;
 constexpr int kEventsPerPoll = 256;        // epoll events
-constexpr Nanoseconds kClientsFor = 50 * kMicrosecond;  // then signals, timers and the engine have their turn
+constexpr Nanoseconds kClientsFor = 50 * kMicrosecond;  // and so many requests: then signals, timers and the engine have their turn
 constexpr int kEngineEventsPerPoll = 256;
 constexpr int kAcceptsPerPoll = 16;
 
@@ -116,6 +116,7 @@ bool Service::process_clients() {
   look();
   Nanoseconds looked = monotonic_now();
   const Nanoseconds end = looked + kClientsFor;
+  served_ = 0;
   while (const std::optional<FairQueue::Next> next = fair_queue_.next()) {
     {
       const ChargedTime charged(fair_queue_, next->user);
@@ -123,7 +124,7 @@ bool Service::process_clients() {
       if (client != nullptr && on_client(*client, next->ready.events)) fair_queue_.add(next->user, next->ready);
     }
     const Nanoseconds now = monotonic_now();
-    if (now >= end) break;
+    if (++served_ >= kRequestsPerPoll && now >= end) break;
     if (now - looked < kClientsFor) continue;
     look();
     looked = now;

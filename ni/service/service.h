@@ -174,7 +174,9 @@ class Service {
   Takeover takeover_{{persistence_, commands_, charges_, clients_, endpoints_, engines_, operation_, captures_, channels_,
                       endpoint_requests_, ip_, ip_requests_}};
   std::unique_ptr<Listener> listener_;
+  static constexpr uint32_t kRequestsPerPoll = 16;
   FairQueue fair_queue_;
+  uint32_t served_ = 0;  // requests in this poll; a part of a report counts as all of them
   Nanoseconds next_refusal_log_ = 0;
 };
 

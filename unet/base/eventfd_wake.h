@@ -25,19 +25,17 @@ class EventfdWake {
   static constexpr Nanoseconds kLong = 50 * kMicrosecond;
 
   // Writes the eventfd, which must not block. Returns the processor time of the write if that was long, else 0. The woken process may
-  // preempt us during the write, so elapsed time alone proves nothing. A long write therefore only starts the measurement of processor time
-  // for the next writes, which costs two more system calls each.
+  // preempt us during the write, so elapsed time alone proves nothing. A long write therefore only starts the measurement of processor
+  // time, which costs two more system calls a write, for a thousand times as long. Unmeasured long writes take a thousandth of the time.
   Nanoseconds wake(int eventfd) noexcept {
-    const Nanoseconds begin = measured_ != 0 ? thread_time() : monotonic_now();
+    const Nanoseconds now = monotonic_now();
+    const bool measures = now < measures_until_;
+    const Nanoseconds begin = measures ? thread_time() : now;
     write_eventfd(eventfd);
-    const Nanoseconds took = (measured_ != 0 ? thread_time() : monotonic_now()) - begin;
-    if (took < kLong) [[likely]] {
-      if (measured_ != 0) --measured_;
-      return 0;
-    }
-    const bool known = measured_ != 0;
-    measured_ = kMeasured;
-    return known ? took : 0;
+    const Nanoseconds took = (measures ? thread_time() : monotonic_now()) - begin;
+    if (took < kLong) [[likely]] return 0;
+    measures_until_ = monotonic_now() + kMeasured * took;
+    return measures ? took : 0;
   }
 
  private:
@@ -47,8 +45,8 @@ class EventfdWake {
     return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);
   }
 
-  static constexpr uint32_t kMeasured = 64;
-  uint32_t measured_ = 0;  // number of further writes to measure
+  static constexpr uint64_t kMeasured = 1000;
+  Nanoseconds measures_until_ = 0;
 };
 
 }  // namespace unet
