@@ -82,7 +82,7 @@ class EpollSet : public Entry {
   std::shared_ptr<const KernelWaiters> kernel_waiters() const noexcept { return kernel_waiters_; }
   // Whether the recall event is in the kernel's set, as some wait has not ended yet. After the last wait this removes it.
   bool is_recalling() noexcept;
-  // No thread but this one is there any longer, and the recall event is another process's.
+  // The other threads are not there, or never return from their calls (Lock::halt_others()).
   void forget_threads();
   static bool is_recall(const epoll_event& of_kernel) noexcept;
   // The kernel's set has one more member. A thread that waits for ours alone looks at the kernel's set from now on.

@@ -12,7 +12,7 @@ namespace unet::preload {
 namespace {
 
 constexpr Nanoseconds kTryEvery = kSecond / 2;
-// A process that only holds a listener would get what its children are to have, and they never: so they come back first.
+// A process that listens only for its children would get their connections, so the children bind first.
 constexpr Nanoseconds kOthersFirst = 2 * kSecond;
 
 }  // namespace

@@ -91,7 +91,7 @@ class Lock {
   static void restore_cancellation() noexcept;
 
   inline static constinit std::atomic<bool> begun_{false};
-  inline static constinit thread_local int depth_ = 0;  // locks of this thread, and of handlers that have interrupted it
+  inline static constinit thread_local int depth_ = 0;  // 1 while this thread is inside
   inline static constinit thread_local bool works_at_end_ = false;
   inline static constinit thread_local int cancel_state_ = kUnchanged;  // the state to restore
 

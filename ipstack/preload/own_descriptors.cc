@@ -62,7 +62,7 @@ void OwnDescriptors::update() noexcept {
   now[2] = runtime.poller().endpoint();
   now[3] = runtime.poller().helper_event();
   const auto channels = runtime.parents().all();
-  for (size_t i = 0; i < channels.size(); ++i) now[kOfStack + i] = channels[i]->fd;
+  for (size_t i = 0; i < std::min(channels.size(), now.size() - kOfStack); ++i) now[kOfStack + i] = channels[i]->fd;
   for (size_t i = 0; i < now.size(); ++i) indispensable_[i].store(now[i], std::memory_order_relaxed);
 }
 

@@ -5,6 +5,8 @@
 // - A connection moves to this process's stack (moves.cc), or its owner carries its bytes (socket_proxies.h).
 #pragma once
 
+#include <utility>
+
 #include "ipstack/preload/file.h"
 #include "ipstack/preload/shared/share_channel.h"
 
@@ -16,8 +18,8 @@ class Adoption {
   static bool adopt(File& file, bool moves = true);
   // Asks the owner of a connection to move it or to carry its bytes, by `kind`.
   static bool take(File& file, ParentMessage::Kind kind);
-  // Before fork(): whether the child may move connections (SocketProxies::may_let_go()).
-  static void allow_moves(bool may) noexcept { may_move_ = may; }
+  // Before fork(): whether the child may move connections (SocketProxies::may_let_go()). Returns the value before.
+  static bool allow_moves(bool may) noexcept { return std::exchange(may_move_, may); }
 
  private:
   static bool join(File& file);

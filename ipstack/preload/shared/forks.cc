@@ -22,6 +22,9 @@ std::vector<File*> inherited;
 int channel_ends[2] = {-1, -1};
 std::vector<ParentChannels::Forked> forked_channels;
 
+bool moves_of_parent = true;               // Adoption::allow_moves() before the fork
+thread_local bool forks_inside = false;  // Lock::inside() of the thread that forks
+
 // Whether a child may need this process for the socket.
 bool is_left(const File& file) {
   return is_connection(file) || file.listens || (file.in_stack() && names_of(file).local.port != 0);
@@ -50,7 +53,7 @@ void begin() {
   for (int fd = 0; fd < runtime.table().end(); ++fd) {
     if (File* const file = runtime.table().file(fd); file != nullptr && file->pair) file->in_other_process = true;
   }
-  Adoption::allow_moves(runtime.is_alone() || runtime.proxies().may_let_go());
+  moves_of_parent = Adoption::allow_moves(runtime.is_alone() || runtime.proxies().may_let_go());
   if (inherited.empty() || !make_channel(channel_ends)) channel_ends[0] = channel_ends[1] = -1;
   forked_channels = runtime.parents().fork();
 }
@@ -89,13 +92,16 @@ void leave_stack(const std::shared_ptr<ParentChannel>& parent) {
 
 }  // namespace
 
+// A thread inside of the library forks in a handler of a fault, or at the end of the process. Parent and child leave the state as it is.
 void Forks::before() noexcept {
+  forks_inside = Lock::inside();
+  if (forks_inside) return;
   Runtime::get().enter();
   if (!ProcessEnd::is_forking() || Runtime::get().end().prepare_fork()) begin();
 }
 
 void Forks::in_parent() noexcept {
-  if (!ProcessEnd::is_forking()) go_on_as_parent();
+  if (!forks_inside && !ProcessEnd::is_forking()) go_on_as_parent();
 }
 
 void Forks::go_on_as_parent() {
@@ -109,11 +115,12 @@ void Forks::go_on_as_parent() {
   channel_ends[0] = channel_ends[1] = -1;
   inherited.clear();
   forked_channels.clear();
+  Adoption::allow_moves(moves_of_parent);
   runtime.leave();
 }
 
 void Forks::in_child() noexcept {
-  if (ProcessEnd::is_forking()) return;
+  if (forks_inside || ProcessEnd::is_forking()) return;
   Runtime& runtime = Runtime::get();
   runtime.lock().begin_process();
   LastThread::watch_first();
