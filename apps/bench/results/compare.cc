@@ -189,7 +189,10 @@ Interval interval_of_change(const std::vector<double>& before, const std::vector
     return middle_of(std::move(drawn));
   };
   std::vector<double> changes(kResamples);
-  for (double& change : changes) change = draw(after) / draw(before);
+  for (double& change : changes) {
+    const double new_value = draw(after);  // the order of draws decides the result
+    change = new_value / draw(before);
+  }
   std::sort(changes.begin(), changes.end());
   return {changes[kTail], changes[kResamples - 1 - kTail]};
 }
