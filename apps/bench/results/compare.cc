@@ -2,6 +2,7 @@
 #include "apps/bench/results/compare.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -78,7 +79,8 @@ std::string name_of(const RowKey& key) {
 int direction_of(const RowKey& key) {
   if (key.metric == "share") return 0;
   if (key.unit.ends_with("/s")) return 1;
-  return key.unit == "ns" || key.unit == "s/GB" || key.unit == "%" || key.unit == "B" ? -1 : 0;
+  const std::array costs = {"ns", "ns/KiB", "s/GB", "%", "B"};
+  return std::find(costs.begin(), costs.end(), key.unit) != costs.end() ? -1 : 0;
 }
 
 Verdict verdict_of(const Change& row, int direction, double noise) {

@@ -65,7 +65,7 @@ TEST_CASE("compare: a clear loss, a clear gain, and noise") {
 }
 
 TEST_CASE("compare: the unit says what is better") {
-  for (const char* const unit : {"ns", "s/GB", "%", "B"}) {
+  for (const char* const unit : {"ns", "ns/KiB", "s/GB", "%", "B"}) {
     CHECK(only_row(runs_of(kHundred, unit), runs_of(kMore, unit)).verdict == Verdict::slower);
   }
   for (const char* const unit : {"GB/s", "msg/s", "conn/s", "req/s", "words/s"}) {
