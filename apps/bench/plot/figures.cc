@@ -201,12 +201,21 @@ void finish(Figure& figure, const Group& group) {
   scale(figure, group.unit);
 }
 
+// A logarithmic scale has no place for 0: a picture marks it, as it does a record without figures.
+void drop_zeros(Point& point) {
+  for (double* const figure : {&point.p50, &point.p99}) {
+    if (*figure == 0) *figure = NAN;
+  }
+  if (std::find(point.distribution.begin(), point.distribution.end(), 0) != point.distribution.end()) point.distribution.clear();
+}
+
 // Numbers the paths in the order in which they appear, the limits aside: a path has one colour in all pictures.
 std::vector<ColouredPoint> coloured(const std::vector<Point>& points) {
   std::vector<ColouredPoint> list;
   std::vector<std::string> paths;
   for (const Point& point : points) {
     list.push_back({point});
+    drop_zeros(list.back());
     if (family_of(point.path) == Family::limit) continue;
     const auto found = std::find(paths.begin(), paths.end(), point.label);
     list.back().colour = static_cast<size_t>(found - paths.begin());

@@ -188,6 +188,18 @@ TEST_CASE("what is no list of records is refused by the name of its file", "[plo
   CHECK(odd->front().distribution.empty());
 }
 
+TEST_CASE("a figure of 0 is marked as missing, because a logarithmic scale has no place for it", "[plot]") {
+  const auto points = parse_points(R"([{"bench":"b","path":"p","p50":0,"size":1},{"bench":"b","path":"p","p50":1,"size":2}])", "x");
+  REQUIRE(points);
+  CHECK(points->front().p50 == 0);
+  const auto figures = figures_of(*points, {});
+  REQUIRE(figures.size() == 1);
+  const auto& values = figures[0].curves[0].values;
+  REQUIRE(values.size() == 2);
+  CHECK(std::isnan(values[0].second));
+  CHECK(values[1].second == 1);
+}
+
 TEST_CASE("a name from a file is neither a command nor a path", "[plot]") {
   const auto points = parse_points(R"([{"bench":"../x","path":"a'\n; system('touch /tmp/no') #`id`\"","p50":1,"size":1}])", "x");
   REQUIRE(points);

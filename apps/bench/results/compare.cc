@@ -106,7 +106,7 @@ Change change_of(const RowKey& key, const Values& before, const Values& after, d
              .ours = has_our_code(key.path)};
   const auto old_values = before.find(reference), new_values = after.find(reference);
   if (old_values == before.end() || new_values == after.end()) return row;
-  row.change = middle_of(new_values->second) / middle_of(old_values->second);
+  row.change = change_between(middle_of(old_values->second), middle_of(new_values->second));
   if (std::min(old_values->second.size(), new_values->second.size()) < kFilesMin) return row;
   row.interval = interval_of_change(old_values->second, new_values->second);
   row.verdict = verdict_of(row, direction_of(key), noise);
@@ -182,6 +182,8 @@ std::string result_in_words(const Comparison& comparison) {
 
 }  // namespace
 
+double change_between(double before, double after) { return before == after ? 1 : after / before; }
+
 Interval interval_of_change(const std::vector<double>& before, const std::vector<double>& after) {
   constexpr size_t kTail = kResamples / 40;  // 2.5 % on each side
   KeyedRandom random(kSeed);
@@ -193,7 +195,7 @@ Interval interval_of_change(const std::vector<double>& before, const std::vector
   std::vector<double> changes(kResamples);
   for (double& change : changes) {
     const double new_value = draw(after);  // the order of draws decides the result
-    change = new_value / draw(before);
+    change = change_between(draw(before), new_value);
   }
   std::sort(changes.begin(), changes.end());
   return {changes[kTail], changes[kResamples - 1 - kTail]};

@@ -29,7 +29,10 @@ struct Interval {
   double low = NAN, high = NAN;
 };
 
-// The 95 % interval of median(after) / median(before). Each side has one value for each run, and at least one.
+// The new value over the old one. Both may be 0: it is 1 for equal values, and infinite for a new one beside an old 0.
+double change_between(double before, double after);
+
+// The 95 % interval of change_between(median(before), median(after)). Each side has one value for each run, and at least one.
 //
 // This is the percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). It draws runs of each side
 // with replacement, with a fixed seed. Runs are drawn, not samples within them, because runs differ by more than their samples do (Kalibera

@@ -96,6 +96,21 @@ TEST_CASE("compare: a row has no verdict with fewer than three figures on a side
   CHECK(to_text(comparison, {.old_files = {}, .new_files = {}, .all = true}).find("rtt local 8") != std::string::npos);
 }
 
+TEST_CASE("compare: a figure of 0 is a figure") {
+  const std::vector<double> none = {0, 0, 0}, some = {5, 6, 5};
+  const Change idle = only_row(runs_of(some, "%"), runs_of(none, "%"));
+  CHECK(idle.verdict == Verdict::faster);
+  CHECK(idle.change == 0);
+  CHECK(idle.new_text == "0.000 %");
+  CHECK(only_row(runs_of(none, "%"), runs_of(some, "%")).verdict == Verdict::slower);
+  CHECK(std::isinf(only_row(runs_of(none, "%"), runs_of(some, "%")).change));
+  CHECK(only_row(runs_of(some, "GB/s"), runs_of(none, "GB/s")).verdict == Verdict::slower);
+  CHECK(only_row(runs_of(none, "GB/s"), runs_of(some, "GB/s")).verdict == Verdict::faster);
+  const Change equal = only_row(runs_of(none, "%"), runs_of(none, "%"));
+  CHECK(equal.verdict == Verdict::same);
+  CHECK(equal.change == 1);
+}
+
 TEST_CASE("compare: a ratio to the limit hides the machine, and a ratio to a path of ours is not used") {
   // The machine is twice as slow in the new runs; both paths take twice the time, and the limit, too.
   Runs before, after;

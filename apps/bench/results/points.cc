@@ -32,12 +32,12 @@ std::string text_of(const json& record, const char* field) {
   return found != record.end() && found->is_string() ? clean(found->get<std::string>()) : "";
 }
 
-bool positive(const json& value) { return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() > 0; }
+bool is_figure(const json& value) { return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() >= 0; }
 
-// NaN for everything that is no positive number.
+// NaN for everything that is no figure.
 double figure_of(const json& record, const char* field) {
   const auto found = record.find(field);
-  return found != record.end() && positive(*found) ? found->get<double>() : NAN;
+  return found != record.end() && is_figure(*found) ? found->get<double>() : NAN;
 }
 
 std::vector<double> distribution_of(const json& record) {
@@ -45,7 +45,7 @@ std::vector<double> distribution_of(const json& record) {
   if (found == record.end() || !found->is_array() || found->size() != kDistribution.size()) return {};
   std::vector<double> values;
   for (const json& value : *found) {
-    if (!value.is_null() && !positive(value)) return {};
+    if (!value.is_null() && !is_figure(value)) return {};
     values.push_back(value.is_null() ? NAN : value.get<double>());
   }
   return values;
@@ -55,8 +55,7 @@ std::vector<double> distribution_of(const json& record) {
 std::vector<double> timeline_of(const json& record) {
   const auto found = record.find("timeline");
   if (found == record.end() || !found->is_array() || found->size() != kTimelineBins) return {};
-  const auto count = [](const json& value) { return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() >= 0; };
-  if (!std::all_of(found->begin(), found->end(), count)) return {};
+  if (!std::all_of(found->begin(), found->end(), is_figure)) return {};
   return found->get<std::vector<double>>();
 }
 
@@ -142,8 +141,8 @@ Result<std::vector<Point>> read_points(const std::vector<std::string>& files) {
       all.push_back(std::move(point));
     }
   }
-  if (std::all_of(all.begin(), all.end(), [](const Point& point) { return std::isnan(point.p50); })) {
-    return fail(Errc::invalid_argument, "there is no record with a figure in " + (files.empty() ? "no file" : files.front()));
+  if (std::all_of(all.begin(), all.end(), [](const Point& point) { return !(point.p50 > 0); })) {
+    return fail(Errc::invalid_argument, "there is no record with a figure above 0 in " + (files.empty() ? "no file" : files.front()));
   }
   return all;
 }

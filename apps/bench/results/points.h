@@ -23,7 +23,7 @@ struct Point {
   std::string label;                 // the path, with the name of its file where several files measured it
   std::string baseline;
   uint32_t size = 0;                 // bytes
-  double p50 = 0, p99 = 0;           // in `unit`; NaN for a record without figures, which a picture marks
+  double p50 = 0, p99 = 0;           // in `unit`; NaN for a record without figures; 0 is a figure
   double ratio = 0;                  // to `baseline`; NaN without one
   std::vector<double> distribution;  // values at kDistribution, NaN where there were too few samples; or nothing
   Origin origin;
@@ -36,7 +36,7 @@ Result<std::vector<Point>> parse_points(const std::string& json, const std::stri
 // The records of one file; "-" is standard input.
 Result<std::vector<Point>> read_file_points(const std::string& file);
 
-// The records of all files; at least one has a figure.
+// The records of all files; at least one has a figure above 0, as a picture needs.
 Result<std::vector<Point>> read_points(const std::vector<std::string>& files);
 
 }  // namespace unet::bench
