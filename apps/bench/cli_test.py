@@ -214,35 +214,44 @@ def pictures():
 
 
 def comparisons():
-    """Runs compared with themselves are the same, a path of ours that takes longer is slower, and two runs are too few."""
+    """Runs compared with themselves are the same, a path of ours that takes longer is slower, and what no longer has figures fails."""
     with tempfile.TemporaryDirectory() as directory:
-        names = [f"{directory}/{name}.json" for name in ("a", "b", "slow")]
-        runs = []
-        for name in names[:2]:
-            status, _, err = run("run", "rtt", "--path", "local,kernel-pipe-busy", "--size", "8", "--seconds", "0.05", "--repeat", "1",
-                                 "--json", name)
-            require(status == 0, f"exit status {status}: {err}")
-            with open(name, encoding="ascii") as file:
-                runs.append([row | {"p50": row["p50"] or 100, "ratio": row["ratio"] or 1.5} for row in json.load(file)])  # some may be null
-        runs.append([row | {"ratio": 3 * row["ratio"]} if row["path"] == "local" else row for row in runs[0]])
-        for name, rows in zip(names, runs):
-            with open(name, "w", encoding="ascii") as file:
-                json.dump(rows, file)
-        a, b, slow = names
-
         def compared(old, new, *args):
-            status, out, err = run("compare", "--old", *old, "--new", *new, *args)
+            """The outcome for two lists of runs, which are lists of records."""
+            for side, runs in (("old", old), ("new", new)):
+                for i, rows in enumerate(runs):
+                    with open(f"{directory}/{side}{i}.json", "w", encoding="ascii") as file:
+                        json.dump(rows, file)
+            sides = [[f"--{side}", *(f"{directory}/{side}{i}.json" for i in range(len(runs)))] for side, runs in (("old", old), ("new", new))]
+            status, out, err = run("compare", *sides[0], *sides[1], *args)
             require(err == "", f"compare {old} {new}: {err}")
             return status, out, out.splitlines()[-1]
 
+        def measured():
+            status, out, err = run("run", "rtt", "--path", "local,kernel-pipe-busy", "--size", "8", "--seconds", "0.05", "--repeat", "1",
+                                   "--json", "-")
+            require(status == 0, f"exit status {status}: {err}")
+            return [row | {"p50": row["p50"] or 100, "ratio": row["ratio"] or 1.5} for row in json.loads(out)]  # some may be null
+
+        def changed(change):
+            return [row | change(row) if row["path"] == "local" else row for row in a]
+
+        a, b = measured(), measured()
+        more = [*a, *(row | {"path": "shared"} for row in a if row["path"] == "local")]
+        slow, dead = changed(lambda row: {"ratio": 3 * row["ratio"]}), changed(lambda row: {"p50": None, "ratio": None})
         status, out, last = compared([a, b, a], [a, b, a], "--all")
         require(status == 0 and last == "Nothing became slower: 0 faster, 0 moved, 3 the same, 0 unknown.", f"itself: {status}: {out}")
         require("rtt local 8" in out and "Both sides have files of commit" in out, f"itself: {out}")
         status, out, last = compared([a, b], [a, b])
-        require(status == 0 and last.startswith("Nothing is known"), f"two files: {status}: {out}")
+        require(status == 2 and last.startswith("Nothing is known"), f"two files: {status}: {out}")
         status, out, last = compared([a] * 3, [slow] * 3, "--table", "markdown")
         require(status == 1 and last.startswith("1 row became slower") and " +200.0 % |" in out, f"slower: {status}: {out}")
         require(out.count("| rtt ") == 1, f"rows that are the same: {out}")
+        status, out, last = compared([more] * 3, [a] * 3)
+        require(status == 1 and last.startswith("Nothing became slower, but 1 row of ours has figures only"), f"gone: {status}: {out}")
+        require("rtt shared 8" in out, f"a row that is gone: {out}")
+        status, out, last = compared([a] * 3, [dead] * 3)
+        require(status == 2 and last.startswith("Nothing is known") and "1 row of ours has" in last, f"nothing works: {status}: {out}")
 
 
 def fairness():

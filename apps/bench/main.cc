@@ -316,12 +316,17 @@ int draw(const PlotOptions& options) {
   return 0;
 }
 
-// Returns the exit status, which scripts use: 0, kExitFailure if something is slower, kExitUsage without a comparison.
+// Returns the exit status, which scripts use.
 int compare_runs(const CompareOptions& options) {
   auto comparison = compare_files(options);
   if (!comparison) return complain(comparison.error().text, kExitUsage);
   std::printf("%s", to_text(*comparison, options).c_str());
-  return count_of(*comparison, Verdict::slower) == 0 ? 0 : kExitFailure;
+  switch (conclusion_of(*comparison)) {
+    case Conclusion::passed: return 0;
+    case Conclusion::failed: return kExitFailure;
+    case Conclusion::undecided: break;
+  }
+  return kExitUsage;
 }
 
 int run_kernels(const KernelsOptions& options) {

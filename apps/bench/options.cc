@@ -50,8 +50,10 @@ constexpr const char* kCompareFooter =
     "  done\n"
     "  unet-bench compare --old old*.json --new new*.json\n"
     "A row is compared by its ratio to a limit, the kernel or a bare driver of the same run, else by its median. Verdicts are slower,\n"
-    "faster, same, unknown (figures in fewer than three files of a side), and moved (neither is better, or no code of ours is in it).\n"
-    "Exit status: 0 nothing is slower; 1 something is; 2 wrong options or files.";
+    "faster, same, unknown (figures in fewer than three files of a side), moved (neither is better, or no code of ours is in it),\n"
+    "and gone (a row of ours has figures only in the old files).\n"
+    "Exit status: 0 nothing is slower or gone; 1 something is; 2 no row of ours has figures in three files of each side, or wrong\n"
+    "options or files.";
 
 struct Raw {
   std::string paths, sizes, conditions, cores, table = "text", seconds, repeat = "5";

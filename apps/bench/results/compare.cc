@@ -97,6 +97,11 @@ std::string value_text(const Values& values, const std::string& reference, const
   return reference.empty() ? text : text + ", " + format_ratio(middle_of(values.at(reference))) + " x";
 }
 
+// Whether a row of our code has figures only in the old files.
+bool is_gone(const RowKey& key, const Values& before, const Values& after) {
+  return has_our_code(key.path) && before.count("") != 0 && after.count("") == 0;
+}
+
 Change change_of(const RowKey& key, const Values& before, const Values& after, double noise) {
   const std::string reference = reference_of(before, after);
   Change row{.name = name_of(key),
@@ -104,6 +109,7 @@ Change change_of(const RowKey& key, const Values& before, const Values& after, d
              .old_text = value_text(before, reference, key.unit),
              .new_text = value_text(after, reference, key.unit),
              .ours = has_our_code(key.path)};
+  if (is_gone(key, before, after)) row.verdict = Verdict::gone;
   const auto old_values = before.find(reference), new_values = after.find(reference);
   if (old_values == before.end() || new_values == after.end()) return row;
   row.change = change_between(middle_of(old_values->second), middle_of(new_values->second));
@@ -160,6 +166,7 @@ std::string percent(double change) {
 const char* name_of(Verdict verdict) {
   switch (verdict) {
     case Verdict::slower: return "slower";
+    case Verdict::gone: return "gone";
     case Verdict::faster: return "faster";
     case Verdict::moved: return "moved";
     case Verdict::unknown: return "unknown";
@@ -171,13 +178,19 @@ const char* name_of(Verdict verdict) {
 std::string rows_text(size_t count) { return std::to_string(count) + (count == 1 ? " row" : " rows"); }
 
 std::string result_in_words(const Comparison& comparison) {
-  const auto count = [&](Verdict verdict) { return count_of(comparison, verdict); };
-  const size_t slower = count(Verdict::slower), decided = comparison.rows.size() - count(Verdict::unknown);
-  if (decided == 0) return "Nothing is known: a row needs figures in " + std::to_string(kFilesMin) + " files of each side.";
-  const std::string others = std::to_string(count(Verdict::faster)) + " faster, " + std::to_string(count(Verdict::moved)) + " moved, " +
-                             std::to_string(count(Verdict::same)) + " the same, " + std::to_string(count(Verdict::unknown)) + " unknown.";
-  if (slower == 0) return "Nothing became slower: " + others;
-  return rows_text(slower) + " became slower; " + others + " Measure such rows again: chance makes about one in a hundred slower.";
+  const auto count = [&](Verdict verdict) { return std::to_string(count_of(comparison, verdict)); };
+  const size_t slower = count_of(comparison, Verdict::slower), gone = count_of(comparison, Verdict::gone);
+  const std::string lost =
+      gone == 0 ? "" : rows_text(gone) + (gone == 1 ? " of ours has" : " of ours have") + " figures only in the old files";
+  if (conclusion_of(comparison) == Conclusion::undecided) {
+    return "Nothing is known: no row of ours has figures in " + std::to_string(kFilesMin) + " files of each side" +
+           (gone == 0 ? "." : ", and " + lost + ".");
+  }
+  const std::string others = count(Verdict::faster) + " faster, " + count(Verdict::moved) + " moved, " + count(Verdict::same) +
+                             " the same, " + count(Verdict::unknown) + " unknown.";
+  if (slower == 0) return "Nothing became slower" + (gone == 0 ? "" : ", but " + lost) + ": " + others;
+  return rows_text(slower) + " became slower" + (gone == 0 ? "" : ", and " + lost) + "; " + others +
+         " Measure such rows again: chance makes about one in a hundred slower.";
 }
 
 }  // namespace
@@ -202,16 +215,18 @@ Interval interval_of_change(const std::vector<double>& before, const std::vector
 }
 
 Comparison compare(const Runs& before, const Runs& after, double noise) {
+  const Values no_values;
   Comparison comparison;
   const RowValues old_rows = rows_of(before), new_rows = rows_of(after);
   std::multimap<std::pair<Verdict, double>, Change> sorted;
   for (const auto& [key, row] : old_rows) {
     const auto found = new_rows.find(key);
-    if (found == new_rows.end()) {
+    const Values& new_row = found == new_rows.end() ? no_values : found->second;
+    if (found == new_rows.end() && !is_gone(key, row, new_row)) {
       comparison.only_old.push_back(name_of(key));
       continue;
     }
-    Change change = change_of(key, row, found->second, noise);
+    Change change = change_of(key, row, new_row, noise);
     const double badness = badness_of(change, direction_of(key));
     sorted.insert({{change.verdict, -badness}, std::move(change)});
   }
@@ -228,10 +243,17 @@ size_t count_of(const Comparison& comparison, Verdict verdict) {
                                            [&](const Change& row) { return row.verdict == verdict; }));
 }
 
+Conclusion conclusion_of(const Comparison& comparison) {
+  const auto is_decided = [](const Change& row) { return row.ours && row.verdict != Verdict::unknown && row.verdict != Verdict::gone; };
+  if (std::none_of(comparison.rows.begin(), comparison.rows.end(), is_decided)) return Conclusion::undecided;
+  return count_of(comparison, Verdict::slower) + count_of(comparison, Verdict::gone) == 0 ? Conclusion::passed : Conclusion::failed;
+}
+
 std::string to_text(const Comparison& comparison, const CompareOptions& options) {
+  const auto has_no_change = [](const Change& row) { return row.verdict == Verdict::unknown && std::isnan(row.change); };
   std::vector<std::vector<std::string>> table{{"row", "over", "old", "new", "change", "95 % interval", "verdict"}};
   for (const Change& row : comparison.rows) {
-    if (!options.all && (row.verdict == Verdict::same || std::isnan(row.change))) continue;
+    if (!options.all && (row.verdict == Verdict::same || has_no_change(row))) continue;
     const bool known = !std::isnan(row.interval.low);
     table.push_back({row.name, row.reference.empty() ? "-" : row.reference, row.old_text, row.new_text, percent(row.change),
                      known ? percent(row.interval.low) + " to " + percent(row.interval.high) : "-", name_of(row.verdict)});
@@ -239,7 +261,6 @@ std::string to_text(const Comparison& comparison, const CompareOptions& options)
   std::string text = table.size() > 1 ? render_table(table, options.table) + "\n" : "";
   const size_t same = count_of(comparison, Verdict::same);
   if (same != 0 && !options.all) text += rows_text(same) + " with the verdict `same` not shown (--all shows all).\n";
-  const auto has_no_change = [](const Change& row) { return std::isnan(row.change); };
   const auto empty = std::count_if(comparison.rows.begin(), comparison.rows.end(), has_no_change);
   if (empty != 0 && !options.all) text += rows_text(static_cast<size_t>(empty)) + " without figures on a side not shown.\n";
   if (!comparison.only_old.empty()) text += "Only in the old files: " + joined_names(comparison.only_old) + ".\n";
@@ -269,9 +290,7 @@ Result<Comparison> compare_files(const CompareOptions& options) {
   if (!before) return tl::unexpected(before.error());
   auto after = read(options.new_files);
   if (!after) return tl::unexpected(after.error());
-  Comparison comparison = compare(*before, *after, options.noise);
-  if (comparison.rows.empty()) return fail(Errc::invalid_argument, "the old and the new files have no row in common");
-  return comparison;
+  return compare(*before, *after, options.noise);
 }
 
 }  // namespace unet::bench

@@ -22,8 +22,12 @@ struct CompareOptions {
 // A list of records for each run of a build.
 using Runs = std::vector<std::vector<Point>>;
 
-// In the order of the table. `moved`: a change that is neither better nor worse, or that no change of ours can cause.
-enum class Verdict : uint8_t { slower, faster, moved, unknown, same };
+// In the order of the table. `gone`: a row of our code has figures only in the old files. `moved`: a change that is neither better nor
+// worse, or that no change of ours can cause.
+enum class Verdict : uint8_t { slower, gone, faster, moved, unknown, same };
+
+// `failed`: a row is slower or gone. `undecided`: no row of our code has enough figures for a verdict, as after a build that does not work.
+enum class Conclusion : uint8_t { passed, failed, undecided };
 
 struct Interval {
   double low = NAN, high = NAN;
@@ -52,7 +56,7 @@ struct Change {
 
 struct Comparison {
   std::vector<Change> rows;  // by verdict, then the worst first
-  std::vector<std::string> only_old, only_new;  // names of rows
+  std::vector<std::string> only_old, only_new;  // names of rows; those that are gone are not among them
   std::vector<std::string> notes;               // sentences about machines and commits
 };
 
@@ -62,10 +66,12 @@ Comparison compare(const Runs& before, const Runs& after, double noise);
 
 size_t count_of(const Comparison& comparison, Verdict verdict);
 
+Conclusion conclusion_of(const Comparison& comparison);
+
 // The table, and below it what it leaves out, the notes, and the result in words.
 std::string to_text(const Comparison& comparison, const CompareOptions& options);
 
-// Fails if a file is no list of records, or if the sides have no row in common.
+// Fails if a file is no list of records.
 Result<Comparison> compare_files(const CompareOptions& options);
 
 }  // namespace unet::bench

@@ -87,13 +87,50 @@ TEST_CASE("compare: a row has no verdict with fewer than three figures on a side
   CHECK(std::isnan(two.interval.low));
   CHECK(only_row(runs_of(kHundred), runs_of({110, NAN, 111, NAN})).verdict == Verdict::unknown);
   CHECK(only_row(runs_of(kHundred), runs_of({110, NAN, 111, 110})).verdict == Verdict::slower);
-  const Change none = only_row(runs_of(kHundred), runs_of({NAN, NAN, NAN}));
-  CHECK(none.verdict == Verdict::unknown);
-  CHECK(none.old_text == "100 ns");
-  CHECK(none.new_text == "-");
-  const Comparison comparison = compare(runs_of(kHundred), runs_of({NAN, NAN, NAN}), kNoise);
+  const Change fresh = only_row(runs_of({NAN, NAN, NAN}), runs_of(kHundred));
+  CHECK(fresh.verdict == Verdict::unknown);
+  CHECK(fresh.old_text == "-");
+  CHECK(fresh.new_text == "100 ns");
+  const Comparison comparison = compare(runs_of({NAN, NAN, NAN}), runs_of(kHundred), kNoise);
   CHECK(to_text(comparison, {}).rfind("1 row without figures on a side not shown.\n", 0) == 0);
   CHECK(to_text(comparison, {.old_files = {}, .new_files = {}, .all = true}).find("rtt local 8") != std::string::npos);
+}
+
+TEST_CASE("compare: a row of ours whose figures stopped fails, and so does a comparison without any verdict") {
+  const auto last_line = [](const Comparison& comparison) {
+    const std::string text = to_text(comparison, {});
+    return text.substr(text.rfind('\n', text.size() - 2) + 1);
+  };
+  CHECK(conclusion_of(compare(runs_of(kHundred), runs_of(kHundred), kNoise)) == Conclusion::passed);
+  CHECK(conclusion_of(compare(runs_of(kHundred), runs_of(kMore), kNoise)) == Conclusion::failed);
+  const Comparison dead = compare(runs_of(kHundred), runs_of({NAN, NAN, NAN}), kNoise);
+  REQUIRE(dead.rows.size() == 1);
+  CHECK(dead.rows.front().verdict == Verdict::gone);
+  CHECK(dead.rows.front().old_text == "100 ns");
+  CHECK(dead.rows.front().new_text == "-");
+  CHECK(conclusion_of(dead) == Conclusion::undecided);
+  CHECK(last_line(dead) == "Nothing is known: no row of ours has figures in 3 files of each side, and 1 row of ours has figures only in "
+                           "the old files.\n");
+  CHECK(conclusion_of(compare({}, {}, kNoise)) == Conclusion::undecided);
+  CHECK(conclusion_of(compare(runs_of({100, 100}), runs_of(kMore), kNoise)) == Conclusion::undecided);
+  const Runs kernel = runs_of(kHundred, "ns", "kernel-tcp");
+  CHECK(conclusion_of(compare(kernel, kernel, kNoise)) == Conclusion::undecided);
+  // One row goes on; of the others one has no record, one has no figures, and one is the kernel's.
+  Runs before, after;
+  for (const double value : kHundred) {
+    before.push_back({point_of("local", value), point_of("shared", value), point_of("emulated", value), point_of("kernel-udp", value)});
+    after.push_back({point_of("local", value), point_of("shared", NAN), point_of("kernel-udp", NAN)});
+  }
+  const Comparison partly = compare(before, after, kNoise);
+  CHECK(conclusion_of(partly) == Conclusion::failed);
+  CHECK(count_of(partly, Verdict::gone) == 2);
+  CHECK(partly.only_old.empty());
+  CHECK(to_text(partly, {}).find("rtt emulated 8") != std::string::npos);
+  CHECK(last_line(partly) == "Nothing became slower, but 2 rows of ours have figures only in the old files: 0 faster, 0 moved, 1 the same, "
+                             "1 unknown.\n");
+  for (auto& run : after) run.front().p50 *= 2;
+  const std::string slower = last_line(compare(before, after, kNoise));
+  CHECK(slower.rfind("1 row became slower, and 2 rows of ours have figures only in the old files; ", 0) == 0);
 }
 
 TEST_CASE("compare: a figure of 0 is a figure") {
@@ -155,7 +192,7 @@ TEST_CASE("compare: rows without our code are a control") {
   CHECK(only_row(before, after).verdict == Verdict::moved);
   const std::string text = to_text(compare(before, after, kNoise), {});
   CHECK(text.find("Control: 1 of 1 row without code of ours moved.") != std::string::npos);
-  CHECK(text.find("Nothing became slower: 0 faster, 1 moved") != std::string::npos);
+  CHECK(text.find("Nothing is known") != std::string::npos);
 }
 
 TEST_CASE("compare: the worst comes first, equal rows are counted, and missing ones are named") {
@@ -163,21 +200,21 @@ TEST_CASE("compare: the worst comes first, equal rows are counted, and missing o
   for (const double value : kHundred) {
     before.push_back({point_of("equal", value), point_of("gain", value), point_of("loss", value), point_of("worst", value)});
     after.push_back({point_of("equal", value), point_of("gain", value / 2), point_of("loss", value * 1.2), point_of("worst", value * 2)});
-    before.back().push_back(point_of("gone", value));
+    before.back().push_back(point_of("kernel-old", value));
     after.back().push_back(point_of("fresh", value));
   }
   const Comparison comparison = compare(before, after, kNoise);
   std::vector<std::string> names;
   for (const Change& row : comparison.rows) names.push_back(row.name);
   CHECK(names == std::vector<std::string>{"rtt worst 8", "rtt loss 8", "rtt gain 8", "rtt equal 8"});
-  CHECK(comparison.only_old == std::vector<std::string>{"rtt gone 8"});
+  CHECK(comparison.only_old == std::vector<std::string>{"rtt kernel-old 8"});
   CHECK(comparison.only_new == std::vector<std::string>{"rtt fresh 8"});
   CompareOptions options;
   const std::string text = to_text(comparison, options);
   CHECK(text.find("rtt equal 8") == std::string::npos);
   CHECK(text.find("+100.0 %") != std::string::npos);
   CHECK(text.find("1 row with the verdict `same` not shown") != std::string::npos);
-  CHECK(text.find("Only in the old files: rtt gone 8.\nOnly in the new files: rtt fresh 8.\n") != std::string::npos);
+  CHECK(text.find("Only in the old files: rtt kernel-old 8.\nOnly in the new files: rtt fresh 8.\n") != std::string::npos);
   CHECK(text.find("2 rows became slower; 1 faster, 0 moved, 1 the same, 0 unknown.") != std::string::npos);
   options.all = true;
   options.table = TableStyle::markdown;
@@ -224,8 +261,8 @@ TEST_CASE("compare: files are read, and malformed ones are named") {
   CHECK(count_of(*same, Verdict::same) == 1);
   REQUIRE_FALSE(malformed);
   CHECK(malformed.error().text.find("bad.json") != std::string::npos);
-  REQUIRE_FALSE(apart);
-  CHECK(apart.error().text.find("no row in common") != std::string::npos);
+  REQUIRE(apart);  // the sides have no row in common
+  CHECK(conclusion_of(*apart) == Conclusion::undecided);
 }
 
 }  // namespace unet::bench::compare_test
