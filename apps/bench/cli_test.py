@@ -244,6 +244,8 @@ def comparisons():
         require("rtt local 8" in out and "Both sides have files of commit" in out, f"itself: {out}")
         status, out, last = compared([a, b], [a, b])
         require(status == 2 and last.startswith("Nothing is known"), f"two files: {status}: {out}")
+        status, out, err = run("compare", "--old", *[f"{directory}/old0.json"] * 3, "--new", f"{directory}/new0.json")
+        require(status == 2 and out == "" and "named twice" in err and err.count("\n") == 1, f"one file three times: {status}: {out}{err}")
         status, out, last = compared([a] * 3, [slow] * 3, "--table", "markdown")
         require(status == 1 and last.startswith("1 row became slower") and " +200.0 % |" in out, f"slower: {status}: {out}")
         require(out.count("| rtt ") == 1, f"rows that are the same: {out}")

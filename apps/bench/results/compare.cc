@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <set>
@@ -279,7 +280,13 @@ std::string to_text(const Comparison& comparison, const CompareOptions& options)
 Result<Comparison> compare_files(const CompareOptions& options) {
   const auto read = [](const std::vector<std::string>& files) -> Result<Runs> {
     Runs runs;
+    std::set<std::filesystem::path> seen;
+    std::error_code error;
     for (const std::string& file : files) {
+      std::filesystem::path path = std::filesystem::weakly_canonical(file, error);
+      if (error) path = file;
+      const bool is_new = seen.insert(path).second;
+      if (!is_new) return fail(Errc::invalid_argument, file + " is named twice: each run of a build has its own file");
       auto points = read_file_points(file);
       if (!points) return tl::unexpected(points.error());
       runs.push_back(std::move(*points));

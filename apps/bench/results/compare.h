@@ -71,7 +71,7 @@ Conclusion conclusion_of(const Comparison& comparison);
 // The table, and below it what it leaves out, the notes, and the result in words.
 std::string to_text(const Comparison& comparison, const CompareOptions& options);
 
-// Fails if a file is no list of records.
+// Fails if a file is no list of records, or is named twice on one side.
 Result<Comparison> compare_files(const CompareOptions& options);
 
 }  // namespace unet::bench

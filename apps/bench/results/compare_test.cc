@@ -245,15 +245,17 @@ TEST_CASE("compare: files are read, and malformed ones are named") {
   record.path = "local";
   record.unit = "ns";
   record.summary = {.p50 = 100, .p99 = {}, .p999 = {}, .mean = 100, .samples = 9};
-  const std::string good = write("good.json", to_json({record})), bad = write("bad.json", "[{}]");
+  const std::vector<Record> records{record};
+  const std::string good = write("good.json", to_json(records)), bad = write("bad.json", "[{}]");
   record.path = "shared";
   const std::string other = write("other.json", to_json({record}));
   CompareOptions options;
-  options.old_files = {good, good, good};
-  options.new_files = {good, good, good};
+  options.old_files = options.new_files = {good, write("good2.json", to_json(records)), write("good3.json", to_json(records))};
   const auto same = compare_files(options);
   options.new_files.push_back(bad);
   const auto malformed = compare_files(options);
+  options.new_files = {good, other, directory + "/./good.json"};
+  const auto twice = compare_files(options);
   options.new_files = {other};
   const auto apart = compare_files(options);
   std::filesystem::remove_all(directory);
@@ -261,6 +263,8 @@ TEST_CASE("compare: files are read, and malformed ones are named") {
   CHECK(count_of(*same, Verdict::same) == 1);
   REQUIRE_FALSE(malformed);
   CHECK(malformed.error().text.find("bad.json") != std::string::npos);
+  REQUIRE_FALSE(twice);
+  CHECK(twice.error().text.find("good.json is named twice") != std::string::npos);
   REQUIRE(apart);  // the sides have no row in common
   CHECK(conclusion_of(*apart) == Conclusion::undecided);
 }
