@@ -175,6 +175,42 @@ TEST_CASE("compare: a ratio to the limit hides the machine, and a ratio to a pat
   CHECK(only_row(before, after).reference.empty());
 }
 
+TEST_CASE("compare: of several references of one row, bare drivers and limits come before the kernel") {
+  const auto runs_over = [](const std::vector<std::string>& references) {
+    Runs runs;
+    for (const double value : kHundred) {
+      runs.emplace_back();
+      for (const std::string& reference : references) runs.back().push_back(ratio_of("local", value, value / 50, reference));
+    }
+    return runs;
+  };
+  const auto reference_of = [&](const std::vector<std::string>& references) {
+    return only_row(runs_over(references), runs_over(references)).reference;
+  };
+  CHECK(reference_of({"kernel-tcp", "limit-pingpong", "raw-veth"}) == "raw-veth");
+  CHECK(reference_of({"raw-veth", "kernel-tcp"}) == "raw-veth");
+  CHECK(reference_of({"kernel-tcp", "limit-pingpong"}) == "limit-pingpong");
+  CHECK(reference_of({"one rank", "kernel-tcp"}) == "kernel-tcp");
+}
+
+TEST_CASE("compare: the family of a path says whether it is ours") {
+  for (const char* const path : {"local", "shared-2p", "programs-local", "programs-own-veth", "direct", "one rank"}) {
+    INFO(path);
+    CHECK(family_of(path) == Family::ours);
+  }
+  CHECK(family_of("mpi") == Family::other);
+  CHECK(family_of("serial") == Family::limit);
+  CHECK(family_of("limit-copies") == Family::limit);
+  CHECK(family_of("raw-veth") == Family::raw);
+  CHECK(family_of("kernel-tcp") == Family::kernel);
+  CHECK(family_of("programs-kernel-loopback") == Family::kernel);
+  for (const char* const path : {"mpi", "programs-kernel-loopback"}) {
+    const Change row = only_row(runs_of(kHundred, "ns", path), runs_of(kMore, "ns", path));
+    CHECK_FALSE(row.ours);
+    CHECK(row.verdict == Verdict::moved);
+  }
+}
+
 TEST_CASE("compare: the speed-up of a parallel program is a time over the serial one's") {
   Runs before, after;
   for (const double speed_up : {1.5, 1.51, 1.49}) {
