@@ -17,7 +17,7 @@ struct Bottleneck {
   double bits_per_second = 100e6;
   uint32_t queue = 1 << 20;              // bytes that may wait before the link
   Nanoseconds delay = 5 * kMillisecond;  // one way, after the link and back
-  double loss = 0;                       // of segments that leave it
+  double loss = 0;                       // of segments, before the queue: these take none of the link's rate
   double acks_lost = 0, acks_late = 0;
   // Probability that a segment leaves the link and arrives `late_by` later.
   double late = 0;
