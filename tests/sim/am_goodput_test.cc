@@ -77,7 +77,7 @@ double goodput(const Scene& scene, uint64_t seed) {
 }
 
 struct Distribution {
-  double least, tenth, median;  // a tenth of the seeds are below the second
+  double least, hundredth, tenth, median;  // a hundredth of the seeds are below `hundredth`
 };
 
 struct Expected {
@@ -86,17 +86,15 @@ struct Expected {
 };
 
 const uint32_t kSeeds = test::seeds(1000);
-// The bounds of the least figures hold from this seed on. With 5 % loss, one seed in a thousand loses its first packets again and again.
-constexpr uint64_t kFirstSeed = 801;
 
 Distribution distribution(std::vector<double> of) {
   std::sort(of.begin(), of.end());
-  return {of.front(), of[of.size() / 10], of[of.size() / 2]};
+  return {of.front(), of[of.size() / 100], of[of.size() / 10], of[of.size() / 2]};
 }
 
 Distribution shares_of_link(const Scene& scene) {
   std::vector<double> shares;
-  for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kSeeds; ++seed) shares.push_back(goodput(scene, seed));
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) shares.push_back(goodput(scene, seed));
   return distribution(std::move(shares));
 }
 
@@ -105,7 +103,7 @@ Distribution shares_of_link(const Scene& scene) {
 Distribution shares_of_possible(const Scene& scene) {
   const Scene ideal{.run = scene.run, .controlled = false};
   std::vector<double> shares;
-  for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kSeeds; ++seed) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const double possible = goodput(ideal, seed);
     shares.push_back(possible == 0 ? 1 : goodput(scene, seed) / possible);
   }
@@ -113,8 +111,9 @@ Distribution shares_of_possible(const Scene& scene) {
 }
 
 void check(const Scene& scene, const Distribution& shares, const Distribution& least) {
-  CAPTURE(scene.loss, scene.late, scene.run, scene.notices, shares.least, shares.tenth, shares.median);
+  CAPTURE(scene.loss, scene.late, scene.run, scene.notices, shares.least, shares.hundredth, shares.tenth, shares.median);
   CHECK(shares.least >= least.least);
+  CHECK(shares.hundredth >= least.hundredth);
   CHECK(shares.tenth >= least.tenth);
   CHECK(shares.median >= least.median);
 }
@@ -122,33 +121,34 @@ void check(const Scene& scene, const Distribution& shares, const Distribution& l
 }  // namespace
 
 TEST_CASE("a wire that loses costs little more than what it loses") {
-  // A packet of three frames is lost three times as often as a frame: at 10 %, a quarter of the packets. Where the first packets of a flow
-  // are lost, doubling time-outs take most of these 10 ms.
-  const auto [scene, least] = GENERATE(Expected{{.loss = 0}, {0.98, 0.98, 0.98}},
-                                       Expected{{.loss = 0.001}, {0.85, 0.975, 0.98}},
-                                       Expected{{.loss = 0.01}, {0.8, 0.93, 0.945}},
-                                       Expected{{.loss = 0.03}, {0.2, 0.79, 0.87}},
-                                       Expected{{.loss = 0.05}, {0.15, 0.7, 0.785}},
-                                       Expected{{.loss = 0.1}, {0, 0.38, 0.54}});
+  // A packet of three frames is lost three times as often as a frame: at 10 %, a quarter of the packets. If a flow loses its first packets
+  // again and again, doubling time-outs take all of these 10 ms. At 3 % this happens to a few of 10,000 seeds, so the least figure
+  // has no bound there. The hundredth has one.
+  const auto [scene, least] = GENERATE(Expected{{.loss = 0}, {0.98, 0.98, 0.98, 0.98}},
+                                       Expected{{.loss = 0.001}, {0.85, 0.97, 0.975, 0.98}},
+                                       Expected{{.loss = 0.01}, {0.6, 0.84, 0.93, 0.945}},
+                                       Expected{{.loss = 0.03}, {0, 0.6, 0.79, 0.87}},
+                                       Expected{{.loss = 0.05}, {0, 0.5, 0.7, 0.785}},
+                                       Expected{{.loss = 0.1}, {0, 0, 0.38, 0.54}});
   check(scene, shares_of_link(scene), least);
 }
 
 TEST_CASE("packets that come late, behind up to a hundred microseconds of others, cost next to nothing") {
-  const auto [scene, least] = GENERATE(Expected{{.late = 0.01}, {0.955, 0.955, 0.98}},
-                                       Expected{{.late = 0.05}, {0.91, 0.91, 0.955}});
+  const auto [scene, least] = GENERATE(Expected{{.late = 0.01}, {0.955, 0.965, 0.97, 0.98}},
+                                       Expected{{.late = 0.05}, {0.91, 0.93, 0.94, 0.955}});
   check(scene, shares_of_link(scene), least);
 }
 
 TEST_CASE("a process that does not get to run costs its own time, and leaves no small window behind") {
-  const auto [scene, least] = GENERATE(Expected{{.run = 5 * kMillisecond}, {0, 0.35, 0.66}},
-                                       Expected{{.run = kMillisecond}, {0, 0.05, 0.22}});
+  const auto [scene, least] = GENERATE(Expected{{.run = 5 * kMillisecond}, {0, 0.08, 0.35, 0.66}},
+                                       Expected{{.run = kMillisecond}, {0, 0.02, 0.05, 0.22}});
   check(scene, shares_of_possible(scene), least);
 }
 
 TEST_CASE("pauses and losses together do not bring a flow to a standstill") {
-  const auto [scene, least] = GENERATE(Expected{{.loss = 0.01, .run = 5 * kMillisecond}, {0, 0.33, 0.63}},
-                                       Expected{{.loss = 0.1, .run = 5 * kMillisecond}, {0, test::kSanitized ? 0.045 : 0.05, 0.29}},
-                                       Expected{{.loss = 0.01, .run = 5 * kMillisecond, .notices = false}, {0, 0, 0.58}});
+  const auto [scene, least] = GENERATE(Expected{{.loss = 0.01, .run = 5 * kMillisecond}, {0, 0.045, 0.33, 0.63}},
+                                       Expected{{.loss = 0.1, .run = 5 * kMillisecond}, {0, 0, 0.05, 0.29}},
+                                       Expected{{.loss = 0.01, .run = 5 * kMillisecond, .notices = false}, {0, 0.03, 0.28, 0.58}});
   check(scene, shares_of_possible(scene), least);
 }
 
