@@ -34,7 +34,8 @@ class Ranks : public Simulator {
   // Sends the messages of `rank`, lets some arrive, and returns whether `rank` is done.
   bool step(Rank rank) {
     while (const auto message = machines_[rank]->poll_message()) {
-      SimLink& link = links_.try_emplace({rank, message->to}, *this, SimLinkOptions{.jitter = 200, .in_order = true}).first->second;
+      const SimLinkOptions options{.jitter = 1000 * Nanoseconds{size_}, .in_order = true};
+      SimLink& link = links_.try_emplace({rank, message->to}, *this, options).first->second;
       const std::vector<std::byte> cells(message->cells.begin(), message->cells.end());
       link.send(now(), 0, [this, rank, to = message->to, round = message->round, mark = message->mark, cells](bool) {
         if (!machines_[to]->handle(rank, round, mark, cells)) ++refused;
