@@ -34,7 +34,7 @@ class TestLink : public Simulator, private SimNode {
     uint32_t too_big = 0;     // packet_too_big errors that were believed
   };
 
-  TestLink() : Simulator(1, 10 * kSecond) { Simulator::add(*this); }
+  TestLink() : Simulator(1, 10 * kSecond, 1'000'000) { Simulator::add(*this); }
 
   uint32_t add(HostOptions options) {
     options.mac = mac(nodes.size());

@@ -52,7 +52,10 @@ inline constexpr std::array<std::byte, 8> kCookie{};
 class Pair : public Simulator, private SimNode {
  public:
   // Each direction has a link with these options.
-  Pair(const SimLinkOptions& link, uint64_t seed) : Simulator(seed), links_{SimLink(*this, link), SimLink(*this, link)} { add(*this); }
+  Pair(const SimLinkOptions& link, uint64_t seed)
+      : Simulator(seed, kSecond, 20'000'000), links_{SimLink(*this, link), SimLink(*this, link)} {
+    add(*this);
+  }
 
   // Largest segment, payload and options; longer ones are lost and reported by ICMP; 0: any.
   uint16_t mss_max = 0;

@@ -8,13 +8,15 @@
 #pragma once
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <random>
 #include <utility>
 #include <vector>
 
-#include "unet/base/check.h"
 #include "unet/base/time.h"
 
 namespace unet {
@@ -41,7 +43,9 @@ class SimNode {
 
 class Simulator {
  public:
-  explicit Simulator(uint64_t seed, Nanoseconds start = kSecond) : random_(seed), now_(start) {}
+  // A simulation with more than `most_steps` is in an endless loop: it prints its seed and aborts.
+  explicit Simulator(uint64_t seed, Nanoseconds start = kSecond, uint64_t most_steps = 100'000'000)
+      : random_(seed), seed_(seed), most_steps_(most_steps), now_(start) {}
   Simulator(const Simulator&) = delete;
   Simulator& operator=(const Simulator&) = delete;
 
@@ -81,7 +85,7 @@ class Simulator {
     Nanoseconds next = next_event();
     for (const SimNode* node : nodes_) next = std::min(next, node->due_);
     if (next == kNever || next > until) return false;
-    UNET_CHECK(++steps_ < kStepsMax);
+    if (++steps_ > most_steps_) end_at_limit();
     advance(next);
     for (SimNode* node : nodes_) {
       if (node->due_ <= now_) node->process_now();
@@ -98,7 +102,10 @@ class Simulator {
   void run_for(Nanoseconds time) { run(now_ + time); }
 
  private:
-  static constexpr uint64_t kStepsMax = 100'000'000;  // a simulation with more steps is in an endless loop
+  [[noreturn]] void end_at_limit() const {
+    std::fprintf(stderr, "simulation with seed %" PRIu64 ": %" PRIu64 " steps, and no end\n", seed_, most_steps_);
+    std::abort();
+  }
 
   struct Event {
     Nanoseconds time;
@@ -108,6 +115,7 @@ class Simulator {
   };
 
   std::mt19937_64 random_;
+  const uint64_t seed_, most_steps_;
   std::vector<Event> events_;  // a heap
   std::vector<SimNode*> nodes_;
   uint64_t made_ = 0, steps_ = 0;
