@@ -158,7 +158,9 @@ TEST_CASE("a full downlink queue, a full receive ring, bad sizes and cut links a
 }
 
 TEST_CASE("frames come back: nothing is lost from a port's pool whatever happens to them") {
-  SimNetwork net(3, {.receive_ring = 2, .frames = 16});
+  std::vector<SimPortOptions> options(3, {.bits_per_second = 1e9, .queue_bytes = 120, .receive_ring = 2, .frames = 16});
+  options[0].bits_per_second = 0;  // the sender is faster than the downlinks: their queues fill
+  SimNetwork net(options);
   auto a = net.port(0), b = net.port(1), c = net.port(2);
   for (Nanoseconds now = 0; now < 1000 * kMicrosecond; now += 10 * kMicrosecond) {
     for (uint8_t i = 0; i < 16; ++i) REQUIRE(send(*a, i % 2 == 0 ? kBroadcast : SimNetwork::address_of(1), i % 5 == 0 ? 2000 : 60, i, now));
@@ -168,6 +170,10 @@ TEST_CASE("frames come back: nothing is lost from a port's pool whatever happens
     }
     while (receive(*c, later) >= 0) {
     }
+  }
+  for (const auto& port : {&b, &c}) {
+    CHECK(counter(**port, "queue_full") > 100);
+    CHECK(counter(**port, "rx_missed") > 0);
   }
   std::vector<TransmitFrame> frames(17);
   CHECK(a->allocate(frames) == 16);
