@@ -83,7 +83,9 @@ class WakeThread {
     uint32_t wakes = endpoint.wakes.load(std::memory_order_relaxed);
     while (wakes != 0 && !endpoint.wakes.compare_exchange_weak(wakes, wakes | EndpointState::kWakeLeaving, std::memory_order_relaxed)) {
     }
-    if (wakes != 0) ring_bell();
+    if (wakes == 0) return;
+    some_leave_.store(true, std::memory_order_release);
+    ring_bell();
   }
 
  private:
@@ -101,7 +103,9 @@ class WakeThread {
 
   void loop() {
     while (!stop_.load(std::memory_order_relaxed)) {
+      const bool some_leave = some_leave_.exchange(false, std::memory_order_acquire);  // read first: the ring may have these endpoints
       for (; head_ != tail_.load(std::memory_order_acquire); ++head_) queue(*places_[head_ % places_.size()]);
+      if (some_leave) remove_leaving();
       const auto next = next_user();
       const Nanoseconds now = monotonic_now();
       if (next != users_.end() && next->second.not_before <= now) wake_one(*next->first, next->second);
@@ -109,15 +113,19 @@ class WakeThread {
     }
   }
   void queue(EndpointState& endpoint) { users_[endpoint.share].endpoints.push_back(&endpoint); }
-  // The user with endpoints that may be woken first. Endpoints that leave are let go.
-  Users::iterator next_user() {
-    auto next = users_.end();
-    for (auto user = users_.begin(); user != users_.end(); ++user) {
-      std::erase_if(user->second.endpoints, [](EndpointState* endpoint) {
+  void remove_leaving() {
+    for (auto& [share, user] : users_) {
+      std::erase_if(user.endpoints, [](EndpointState* endpoint) {
         const bool leaves = (endpoint->wakes.load(std::memory_order_relaxed) & EndpointState::kWakeLeaving) != 0;
         if (leaves) endpoint->wakes.store(0, std::memory_order_release);
         return leaves;
       });
+    }
+  }
+  // Returns the user with the earliest turn among those with waiting endpoints.
+  Users::iterator next_user() {
+    auto next = users_.end();
+    for (auto user = users_.begin(); user != users_.end(); ++user) {
       if (user->second.endpoints.empty()) continue;
       if (next == users_.end() || user->second.not_before < next->second.not_before) next = user;
     }
@@ -145,6 +153,7 @@ class WakeThread {
   std::atomic<bool> stop_{false};
   std::array<EndpointState*, kEndpointsMax> places_{};
   std::atomic<uint32_t> tail_{0};
+  std::atomic<bool> some_leave_{false};  // endpoints that wait for their wake-up have kWakeLeaving
   // Used by the wake thread alone.
   uint32_t head_ = 0;
   Users users_;
