@@ -31,10 +31,10 @@ namespace unet::preload {
 class Lock {
  public:
   // This thread is inside of the library: what it calls is not the program's.
-  static bool inside() noexcept { return depth_ != 0; }
+  static bool inside() noexcept { return inside_; }
 
   void take() noexcept {
-    ++depth_;
+    inside_ = true;
     defer_cancellation();
     if (!mutex_.try_lock()) [[unlikely]] wait();
     begin();
@@ -42,7 +42,7 @@ class Lock {
   void release() noexcept {
     mutex_.unlock();
     if (cancel_state_ != kUnchanged) [[unlikely]] restore_cancellation();  // before handlers, of which one may leave by longjmp()
-    --depth_;
+    inside_ = false;
     std::atomic_signal_fence(std::memory_order_seq_cst);  // signals from here on are not deferred
     if (signals_deferred) [[unlikely]] let_signals_in();
   }
@@ -91,7 +91,7 @@ class Lock {
   static void restore_cancellation() noexcept;
 
   inline static constinit std::atomic<bool> begun_{false};
-  inline static constinit thread_local int depth_ = 0;  // 1 while this thread is inside
+  inline static constinit thread_local bool inside_ = false;
   inline static constinit thread_local bool works_at_end_ = false;
   inline static constinit thread_local int cancel_state_ = kUnchanged;  // the state to restore
 
