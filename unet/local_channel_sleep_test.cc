@@ -296,18 +296,26 @@ TEST_CASE("the halves of a side count for themselves, in threads of their own") 
 }
 
 }  // namespace
+namespace {
+
+// The receiver announces a sleep, and a message is sent to it. Returns whether the sender wrote to its eventfd.
+bool is_woken_by_message(TestChannel& channel) {
+  channel[1].announce_sleep(false);
+  const uint64_t before = channel[0].counters().wakeups;
+  CHECK(channel[0].send(nullptr, 0) == SendOutcome::sent);
+  Message message;
+  while (channel[1].receive(message)) channel[1].release(message);
+  return channel[0].counters().wakeups != before;
+}
+
+}  // namespace
+
 TEST_CASE("a peer with long wake-ups has them seldom, and is woken all the same") {
   TestChannel channel;
   const LongSleep sleep(::dup(channel[1].descriptor()));
-  Message message;
-  // The receiver always announces a sleep.
   const auto send = [&] {
-    channel[1].announce_sleep(false);
     sleep.wait_until_asleep();
-    const uint64_t before = channel[0].counters().wakeups;
-    CHECK(channel[0].send(nullptr, 0) == SendOutcome::sent);
-    while (channel[1].receive(message)) channel[1].release(message);
-    return channel[0].counters().wakeups != before;
+    return is_woken_by_message(channel);
   };
   uint32_t woken = 0, sent = 0;
   for (; woken == sent && sent < 1'000; ++sent) woken += send() ? 1 : 0;
@@ -320,22 +328,14 @@ TEST_CASE("a peer with long wake-ups has them seldom, and is woken all the same"
 
 TEST_CASE("short wake-ups between long ones do not hide these") {
   TestChannel channel;
-  Message message;
-  const auto is_woken = [&] {
-    channel[1].announce_sleep(false);
-    const uint64_t before = channel[0].counters().wakeups;
-    CHECK(channel[0].send(nullptr, 0) == SendOutcome::sent);
-    while (channel[1].receive(message)) channel[1].release(message);
-    return channel[0].counters().wakeups != before;
-  };
   bool all = true;
   for (int round = 0; round < 50 && all; ++round) {
     const LongSleep sleep(::dup(channel[1].descriptor()));
     for (int i = 0; i < 2; ++i) {
       sleep.wait_until_asleep();
-      all = is_woken() && all;
+      all = is_woken_by_message(channel) && all;
     }
-    all = is_woken() && all;  // the threads have left poll(), or are about to
+    all = is_woken_by_message(channel) && all;  // the threads have left poll(), or are about to
   }
   CHECK(!all);
 }
