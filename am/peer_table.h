@@ -1,6 +1,6 @@
-// peer_table.h - makes, finds and ends the peers of an Active Message endpoint, sends to these, and has the time-outs of their wires; used
-// by Endpoint and its parts.
-// by Endpoint and its parts.
+// peer_table.h - the peers of an Active Message endpoint; used by Endpoint and its parts.
+//
+// It makes, finds and ends peers, and sends to them. It also has the time-outs of wires.
 #pragma once
 
 #include <memory>

@@ -3,7 +3,7 @@
 // A program can close a descriptor without a call that this library sees: by a system call instruction, or inside of the C library. The
 // kernel then uses the number again. The table must not take the new descriptor for the old socket. Calls that move data do not check this,
 // as a check is a system call. Three rules find it elsewhere:
-// - A call that makes a descriptor returns a number that was free. An entry at that number is of a closed descriptor.
+// - A call that makes a descriptor returns a number that was free, so the table's entry for that number belongs to a closed descriptor.
 // - A call that copies a descriptor, or leaves it to another program, compares the inode of the shadow.
 // - The helper thread checks a few descriptors in each pass, so a peer learns that its connection has ended.
 #pragma once

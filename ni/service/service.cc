@@ -20,7 +20,7 @@ constexpr uint64_t kListenerKey = ~uint64_t{0};
 constexpr uint64_t kPortKeys = uint64_t{1} << 32;  // behind the numbers of clients
 constexpr uint64_t kSupervisorKey = kListenerKey - 1;
 constexpr int kEventsPerPoll = 256;        // epoll events
-constexpr Nanoseconds kClientsFor = 50 * kMicrosecond;  // and so many requests: then signals, timers and the engine have their turn
+constexpr Nanoseconds kClientsFor = 50 * kMicrosecond;  // in a poll, and kRequestsPerPoll requests
 constexpr int kEngineEventsPerPoll = 256;
 constexpr int kAcceptsPerPoll = 16;
 

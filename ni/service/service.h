@@ -16,11 +16,11 @@
 // Its members are these parts, and what they share.
 //
 // A handler of a request, handle(client, packet) of a part, has five steps:
-//   1. find the objects that the packet names, and check that they are the client's (endpoints_.own())
-//   2. check values and rights, whether the NI takes more (operation_.takes_more()), and the journal's room (persistence_.takes())
-//   3. charge the user (charges_); a later step that fails gives this back
-//   4. change the tables, mark changed records for the journal (persistence_.changed()), and command the engine (commands_.push())
-//   5. answer once: clients_.ok(), fail_request(), or send_packet() with descriptors; a connect is answered when its peer has decided
+//   1. It finds the objects that the packet names, and checks that they are the client's (endpoints_.own()).
+//   2. It checks values and rights, whether the NI takes more (operation_.takes_more()), and the journal's room (persistence_.takes()).
+//   3. It charges the user (charges_). A later step that fails gives this back.
+//   4. It changes the tables, marks changed records for the journal (persistence_.changed()), and commands the engine (commands_.push()).
+//   5. It answers once: clients_.ok(), fail_request(), or send_packet() with descriptors. A connect is answered when its peer has decided.
 #pragma once
 
 #include <cstdint>
@@ -174,6 +174,7 @@ class Service {
   Takeover takeover_{{persistence_, commands_, charges_, clients_, endpoints_, engines_, operation_, captures_, channels_,
                       endpoint_requests_, ip_, ip_requests_}};
   std::unique_ptr<Listener> listener_;
+  // A poll serves so many requests at least. Then signals, timers and the engine have their turn.
   static constexpr uint32_t kRequestsPerPoll = 16;
   FairQueue fair_queue_;
   uint32_t served_ = 0;  // requests in this poll; a part of a report counts as all of them

@@ -19,7 +19,7 @@ class Reception {
   }
   // As start(), for a socket that the stack has only now.
   void begin(File& file);
-  // The program does not receive from the socket for now.
+  // The program has stopped receiving from the socket, until start().
   static void stop(File& file);
   // The program leaves arrivals at the listener, so they go to other processes until a thread waits for it.
   void give_up(File& listener);
