@@ -41,6 +41,10 @@ INCLUDE_TABLE = [
     ("ni",               ["unet"]),
     ("drivers/*",        ["unet", "ni/*.h", "drivers/*.h"]),
     ("am/splitc",        ["unet", "am/*.h"]),
+    ("am/rpc/fiber",     ["unet"]),
+    ("am/rpc/port",      ["unet", "am/*.h", "am/rpc/fiber"]),
+    ("am/rpc/task",      ["unet", "am/*.h"]),
+    ("am/rpc",           ["unet", "am/*.h", "am/rpc/fiber"]),
     ("am",               ["unet"]),
     ("apps/examples",    ["unet", "ipstack", "am"]),
     ("apps",             ["unet", "ipstack", "ni", "drivers", "am"]),
@@ -53,6 +57,7 @@ EXTERNAL_TABLE = [
     ("pcap*",          ["drivers"]),
     ("xdp/*",          ["drivers"]),
     ("pmix*",          ["am/splitc/launcher_pmix.cc"]),
+    ("boost/*",        ["am/rpc/fiber"]),
     ("catch2/*",       ["*_test.cc", "tests"]),
     ("CLI/*",          ["apps"]),
     ("mpi.h",          ["apps/kernels/mpi"]),
@@ -83,7 +88,7 @@ INCLUDE_TABLE[:0] = [
 NAMESPACES = [
     ("ni/engine", "unet::engine"), ("ni/service", "unet::service"), ("ni", "unet"), ("unet", "unet"), ("drivers", "unet::drivers"),
     ("ipstack/tcp", "unet::tcp"), ("ipstack/sockets", "unet::sockets"), ("ipstack/preload", "unet::preload"), ("ipstack", "unet::ip"),
-    ("am/splitc", "unet::splitc"), ("am", "unet::am"), ("apps/bench", "unet::bench"),
+    ("am/splitc", "unet::splitc"), ("am/rpc/fiber", "unet::fiber"), ("am/rpc", "unet::rpc"), ("am", "unet::am"), ("apps/bench", "unet::bench"),
 ]
 
 DATA_PATH = ["ni/engine", "drivers"]
