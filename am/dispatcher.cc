@@ -38,7 +38,8 @@ void Dispatcher::complete_gets() {
 inline bool Dispatcher::is_plain(const Peer& peer, const Handler& handler) const noexcept {
   const bool request = is_request(line_.kind);
   const bool is_taken = handler.function != nullptr && handler.takes(line_.count);
-  return is_taken && request == (peer.translations == 0) && (!request || tag_rule_.admits_all());
+  const bool may = request ? peer.may_request && tag_rule_.admits_all() : peer.translations != 0;
+  return is_taken && may;
 }
 
 // The fast path of a short message in one line. Returns false without effect if the message needs the general path.
@@ -99,7 +100,7 @@ void Dispatcher::handle_wire(Peer& peer) {
 
 void Dispatcher::dispatch(Peer& peer, const PacketFields& fields, Bytes payload) {
   if (is_request(fields.kind)) {
-    if (__builtin_expect(peer.translations == 0, 1)) return dispatch_request(peer, fields, payload);
+    if (__builtin_expect(peer.may_request, 1)) return dispatch_request(peer, fields, payload);
     ++counters_.bad_request;  // the peer may not request on a channel that we opened, and gets no credit back
   } else if (__builtin_expect(peer.translations == 0, 0)) {
     ++counters_.bad_reply;  // we have sent this peer no request

@@ -46,6 +46,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(Context& context, const Optio
 Endpoint::Endpoint(const Context& context, unet::Endpoint endpoint, const Options& options)
     : context_(context), endpoint_(std::move(endpoint)),
       admission_(options.admit, options.admit_context, options.same_user_only, options.other_hosts), owner_(::getpid()),
+      both_ways_(options.both_ways),
       openings_(endpoint_, admission_), handlers_(*this, counters_), peers_(endpoint_, handlers_, counters_, options.flow),
       transfers_(*this, peers_, handlers_, counters_), dispatcher_(*this, endpoint_, peers_, handlers_, counters_) {
   const std::lock_guard held(everyone().mutex);

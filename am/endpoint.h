@@ -58,6 +58,9 @@ struct Options {
   // With same_user_only: processes on other hosts may be peers as well. No NI knows their user: `admit` judges those that connect by their
   // hosts, and the program chooses those that it maps by name.
   bool other_hosts = false;
+  // Requests may travel both ways on one channel: peers that this endpoint maps may send requests too, and map_back() leads to peers that
+  // have connected.
+  bool both_ways = false;
 };
 
 class Endpoint {
@@ -82,6 +85,10 @@ class Endpoint {
   // endpoint has that name, or it refuses; otherwise unreachable), and the next request tries again. Errors: as map(), except those of the
   // peer.
   Status start_map(Index index, std::string_view target, Tag tag = kAnyTag, const ConnectOptions& options = kConnect);
+  // Makes translation `index` lead to the peer with this Token::source(), which connected to us, by its own channel. The peer handles our
+  // requests only if it has Options::both_ways, too. After the peer's end the index stays in use until unmap(). Errors: invalid_argument
+  // (index, no both_ways, a call from a handler), already_exists (the index is in use), not_found (the peer is gone, or has an index).
+  Status map_back(Index index, uint64_t source, Tag tag = kAnyTag);
   // Runs the handlers of messages that have arrived and of gets that are complete, then frees the index. Requests that the peer has not
   // acknowledged as handled are returned (unreachable); the peer may still handle them. Errors: not_found, invalid_argument (a call from a
   // handler).
@@ -128,6 +135,9 @@ class Endpoint {
   Outcome request_short(Index to, uint8_t handler, std::span<const uint32_t> arguments);
   // At most kMediumMax bytes.
   Outcome request_medium(Index to, uint8_t handler, Bytes payload, std::span<const uint32_t> arguments);
+  // Sends a short request, or with a payload a medium one, without waiting or polling. not_sent: it would have to wait (no channel yet, no
+  // credit, no room).
+  Outcome request_now(Index to, uint8_t handler, Bytes payload, std::span<const uint32_t> arguments);
   // Writes at most kLongMax bytes at `offset` of the peer's segment; the handler runs when all bytes are there. The caller may reuse
   // `payload` at return.
   Outcome request_long(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments);
@@ -147,6 +157,8 @@ class Endpoint {
   // commit() sends the first `length` of them. Send and poll nothing in between. reserve() returns an empty span for `bad_call` or
   // returned.
   MutableBytes reserve(Index to, uint32_t bytes, uint8_t count_of_arguments);
+  // Does the same without waiting or polling; empty also if it would have to wait.
+  MutableBytes reserve_now(Index to, uint32_t bytes, uint8_t count_of_arguments);
   Outcome commit(uint8_t handler, uint32_t length, std::span<const uint32_t> arguments);
 
   // ---- progress
@@ -207,6 +219,7 @@ class Endpoint {
   Endpoint(const Context& context, unet::Endpoint endpoint, const Options& options);
 
   // Set-up, and the beginning and end of channels.
+  Status check_free(Index index) const;
   bool may_be_peer(const ConnectionRequest& request);
   void let_in(const ConnectionRequest& request);
   Status finish_opening(Index index);
@@ -226,6 +239,7 @@ class Endpoint {
   bool send_long_line(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments);
   Peer* wait_credit(Index to, uint64_t id);
   Outcome send_request(Index to, uint64_t id, PacketFields& fields, Bytes payload);
+  MutableBytes find_room(Index to, Peer& peer, uint32_t bytes, uint8_t count_of_arguments);
   Outcome get_pieces(Index from, uint64_t id, PacketFields fields, uint64_t offset, MutableBytes memory);
 
   // Progress.
@@ -242,6 +256,7 @@ class Endpoint {
   unet::LayerEndpoint endpoint_;
   Admission admission_;
   pid_t owner_;
+  bool both_ways_;
   Bundle* bundle_ = nullptr;
   void* attachment_ = nullptr;
   std::string name_;

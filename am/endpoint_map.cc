@@ -28,12 +28,17 @@ Status Endpoint::map(Index index, std::string_view target, Tag tag, const Connec
   return there;
 }
 
-Status Endpoint::start_map(Index index, std::string_view target, Tag tag, const ConnectOptions& options) {
+Status Endpoint::check_free(Index index) const {
   if (index >= kTranslationsMax) {
     return fail(Errc::invalid_argument, "a translation has an index from 0 to " + std::to_string(kTranslationsMax - 1));
   }
   if (handlers_.running()) return fail(Errc::invalid_argument, "a handler maps nothing");
   if (in_use(index)) return fail(Errc::already_exists, "translation " + std::to_string(index) + " is in use: unmap it first");
+  return {};
+}
+
+Status Endpoint::start_map(Index index, std::string_view target, Tag tag, const ConnectOptions& options) {
+  if (const Status free = check_free(index); !free) return free;
   reserved_.to = nullptr;
   Opening opening{.index = index, .tag = tag, .target = std::string(target), .options = options, .pending = {}, .failed = {}};
   // A reply must always find room, whatever the options ask for.
@@ -41,6 +46,23 @@ Status Endpoint::start_map(Index index, std::string_view target, Tag tag, const 
   opening.options.local.data_bytes = std::max(options.local.data_bytes, kLocalOptions.data_bytes);
   if (translations_.size() <= index) translations_.resize(index + 1);
   return openings_.add(std::move(opening));
+}
+
+Status Endpoint::map_back(Index index, uint64_t source, Tag tag) {
+  if (const Status free = check_free(index); !free) return free;
+  if (!both_ways_) return fail(Errc::invalid_argument, "map_back() needs Options::both_ways");
+  const auto& all = peers_.all();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each->id == source; });
+  if (found == all.end() || !(*found)->open || (*found)->translations != 0) {
+    return fail(Errc::not_found, "no connected peer without a translation is number " + std::to_string(source));
+  }
+  reserved_.to = nullptr;
+  if (translations_.size() <= index) translations_.resize(index + 1);
+  Peer& peer = **found;
+  peer.translations = 1;
+  peer.index = index;
+  translations_[index] = {&peer, tag};
+  return {};
 }
 
 Status Endpoint::unmap(Index index) {
@@ -94,6 +116,7 @@ void Endpoint::look_at_openings() {
     const Opening& opening = opened->opening;
     Peer& peer = peers_.add(opened->channel, opening.target.find('@') == std::string::npos);
     peer.translations = 1;
+    peer.may_request = both_ways_;
     peer.index = opening.index;
     peer.name = opening.target;
     translations_[opening.index] = {&peer, opening.tag};

@@ -126,6 +126,46 @@ Outcome Endpoint::request_medium(Index to, uint8_t handler, Bytes payload, std::
   return send_request(to, found->peer->id, fields, payload);
 }
 
+Outcome Endpoint::request_now(Index to, uint8_t handler, Bytes payload, std::span<const uint32_t> arguments) {
+  if (payload.empty() && send_line(to, handler, arguments)) return Outcome::sent;
+  if (handlers_.running() || arguments.size() > kArgumentsMax || payload.size() > kMediumMax) return Outcome::bad_call;
+  if (!is_mapped(to) && in_use(to)) return Outcome::not_sent;
+  PacketFields fields = fields_of(payload.empty() ? Kind::short_request : Kind::medium_request, handler, arguments);
+  if (!in_use(to)) return handlers_.come_back(ReturnStatus::bad_entry, fields.kind, handler, to, arguments);
+  Peer& peer = *translations_[to].peer;
+  SendOutcome outcome = SendOutcome::no_channel;
+  if (peer.open) {
+    if (!peer.has_credit()) return Outcome::not_sent;
+    const Tag tag = translations_[to].tag;
+    peer.add_tag(tag, fields);
+    outcome = peers_.send(peer, tag, to, fields, payload);
+  }
+  if (outcome == SendOutcome::sent) return Outcome::sent;
+  if (outcome == SendOutcome::full) return Outcome::not_sent;
+  return handlers_.come_back(ReturnStatus::unreachable, fields.kind, handler, to, arguments);
+}
+
+// Makes the reservation, if there is room now.
+MutableBytes Endpoint::find_room(Index to, Peer& peer, uint32_t bytes, uint8_t count_of_arguments) {
+  reserved_.fields = PacketFields({.kind = Kind::medium_request, .count = count_of_arguments});
+  peer.add_tag(translations_[to].tag, reserved_.fields);
+  const MutableBytes room =
+      peer.wire != nullptr ? peer.wire->reserve(reserved_.fields, bytes) : peer.local.reserve(reserved_.fields, bytes);
+  if (!room.empty()) {
+    reserved_.to = &translations_[to];
+    reserved_.index = to;
+    reserved_.bytes = bytes;
+  }
+  return room;
+}
+
+MutableBytes Endpoint::reserve_now(Index to, uint32_t bytes, uint8_t count_of_arguments) {
+  reserved_.to = nullptr;
+  if (handlers_.running() || bytes == 0 || bytes > kMediumMax || count_of_arguments > kArgumentsMax) return {};
+  if (!is_open(to) || !has_credit(to)) return {};
+  return find_room(to, *translations_[to].peer, bytes, count_of_arguments);
+}
+
 MutableBytes Endpoint::reserve(Index to, uint32_t bytes, uint8_t count_of_arguments) {
   reserved_.to = nullptr;
   if (bytes == 0 || bytes > kMediumMax || count_of_arguments > kArgumentsMax) return {};
@@ -135,16 +175,8 @@ MutableBytes Endpoint::reserve(Index to, uint32_t bytes, uint8_t count_of_argume
   const uint64_t id = found->peer->id;
   Waiting waiting(*this);
   while (Peer* const peer = wait_credit(to, id)) {
-    reserved_.fields = PacketFields({.kind = Kind::medium_request, .count = count_of_arguments});
-    peer->add_tag(translations_[to].tag, reserved_.fields);
-    const MutableBytes room =
-        peer->wire != nullptr ? peer->wire->reserve(reserved_.fields, bytes) : peer->local.reserve(reserved_.fields, bytes);
-    if (!room.empty()) {
-      reserved_.to = &translations_[to];
-      reserved_.index = to;
-      reserved_.bytes = bytes;
-      return room;
-    }
+    const MutableBytes room = find_room(to, *peer, bytes, count_of_arguments);
+    if (!room.empty()) return room;
     if (!endpoint_.is_open(peer->channel)) break;
     waiting.serve();
   }

@@ -46,7 +46,7 @@ class Token {
   // Returns the sender's name as a target for map() here: the name it has bound, plus "@host" if it is on another host; for a reply, the
   // mapped name. Empty if it has none. A peer on another host may claim any name; only its host is certain. Valid while the handler runs.
   std::string_view source_name() const noexcept;
-  // For a reply: the translation of its request. For a request: kNoIndex.
+  // The translation that leads to the sender; kNoIndex: none does, as for a request without Endpoint::map_back().
   uint32_t index() const noexcept;
   // Returns the tag of the message.
   uint64_t tag() const noexcept;

@@ -66,7 +66,8 @@ struct Peer {
   uint32_t index = ~uint32_t{0};  // a translation that leads to this peer
   bool open = true;
   bool in_untold = false;        // listed in Endpoint::untold_
-  uint32_t translations = 0;     // number of translations to this peer; 0: the peer connected to us
+  uint32_t translations = 0;     // number of translations to this peer; 0: we send it no requests
+  bool may_request = true;       // false: we opened the channel, and only for our own requests
   LocalLink local;
   std::unique_ptr<WireLink> wire;  // nullptr on a local channel
   uint64_t tag_told = 1;         // the tag that our requests carried last; kAnyTag is never sent
