@@ -1,0 +1,494 @@
+// client.cc - calls on their way out, and the answers that end them.
+#include "am/rpc/client.h"
+
+#include <algorithm>
+
+#include "unet/base/misuse.h"
+
+namespace unet::rpc {
+namespace {
+
+constexpr uint32_t kPollEvery = 16;      // calls started between two polls
+constexpr uint32_t kLookEvery = 64;      // empty polls between two looks for servers that ended and deadlines that passed
+constexpr uint32_t kPollsBeforeWait = 256;
+constexpr Nanoseconds kNap = kMillisecond;  // time between looks while a call waits
+
+CallStatus status_of(am::ReturnStatus why) noexcept {
+  switch (why) {
+    case am::ReturnStatus::unreachable: return CallStatus::lost;
+    case am::ReturnStatus::bad_tag: return CallStatus::not_admitted;
+    case am::ReturnStatus::congestion: return CallStatus::overloaded;
+    default: return CallStatus::unavailable;
+  }
+}
+
+Errc error_of(CallStatus status) noexcept {
+  switch (status) {
+    case CallStatus::no_interface: return Errc::not_found;
+    case CallStatus::not_admitted: return Errc::not_permitted;
+    case CallStatus::overloaded: return Errc::quota_exceeded;
+    case CallStatus::expired:
+    case CallStatus::timed_out: return Errc::timed_out;
+    case CallStatus::bad_result: return Errc::protocol;
+    default: return Errc::disconnected;
+  }
+}
+
+bool is_known(uint8_t status) noexcept { return to_string(static_cast<CallStatus>(status)) != "unknown"; }
+
+}  // namespace
+
+Result<std::unique_ptr<Client>> Client::create(Context& context, const ClientOptions& options) {
+  am::Options of_endpoint = options.endpoint;
+  of_endpoint.both_ways = true;
+  auto endpoint = am::Endpoint::create(context, of_endpoint);
+  if (!endpoint) return tl::unexpected(endpoint.error());
+  return std::unique_ptr<Client>(new Client(std::move(*endpoint), options));
+}
+
+Client::Client(std::unique_ptr<am::Endpoint> endpoint, const ClientOptions& options)
+    : endpoint_(std::move(endpoint)), result_max_(options.result_max), results_max_(options.results_max) {
+  const auto answer = [](am::Token& token, void* client) { static_cast<Client*>(client)->take_answer(token); };
+  const auto piece = [](am::Token& token, void* client) { static_cast<Client*>(client)->take_answer_piece(token); };
+  endpoint_->set_handler(kAnswerHandler, answer, this);
+  endpoint_->set_handler(kAnswerPieceHandler, piece, this);
+  endpoint_->set_error_handler(
+      [](am::Endpoint&, const am::Returned& returned, void* client) { static_cast<Client*>(client)->take_returned(returned); }, this);
+}
+
+Client::~Client() {
+  if (under_way() != 0) misused("a client outlives its calls: let them end, or destroy them, before it");
+}
+
+// ---- sending
+
+bool Client::begin(Request& request, uint32_t binding, uint64_t long_total) {
+  if (__builtin_expect(++unpolled_ >= kPollEvery, 0)) poll();
+  uint32_t id = 0;
+  if (request.call != nullptr) {
+    PendingCall& call = *request.call;
+    if (!call.done()) misused("a call that is under way is not started again: wait until it is done()");
+    if (free_.empty()) {
+      if (slots_.size() == kIndexMask) {
+        call.status_ = CallStatus::overloaded;
+        return false;
+      }
+      free_.push_back(static_cast<uint32_t>(slots_.size()));
+      slots_.emplace_back();
+    }
+    const uint32_t index = free_.back();
+    free_.pop_back();
+    Slot& slot = slots_[index];
+    slot.call = &call;
+    id = index | ++slot.generation << kIndexBits;
+    call.client_ = this;
+    call.remote_ = &request.remote;
+    call.id_ = id;
+    call.deadline_ = request.deadline;
+  } else {
+    request.head.flags |= CallHead::kOneWay;
+    id = kIndexMask | ++one_way_ << kIndexBits;
+  }
+  const bool limited = request.deadline != kNever;
+  if (limited) request.head.flags |= CallHead::kDeadline;
+  if (long_total != 0) request.head.flags |= CallHead::kLong;
+  request.words.add(id);
+  request.words.add(binding);
+  request.words.add(request.head.word());
+  if (limited) {
+    const Nanoseconds now = monotonic_now();
+    const Nanoseconds left = request.deadline > now ? (request.deadline - now) / kMicrosecond : 0;
+    request.words.add(static_cast<uint32_t>(std::min<Nanoseconds>(left, ~uint32_t{0})));
+    if (request.call != nullptr) deadlines_.emplace(request.deadline, id);
+  }
+  if (long_total != 0) request.words.add_wide(long_total);
+  ++counters_.calls;
+  return true;
+}
+
+// Returns whether the request may be tried again. False: its call has ended.
+bool Client::wait_for_credit(const Request& request) {
+  const auto ended = [&] { return request.call != nullptr && !is_under_way(*request.call); };
+  const uint32_t epoch = request.remote.epoch;
+  for (uint32_t empty = 0;;) {
+    empty = poll() != 0 ? 0 : empty + 1;
+    if (empty >= kPollsBeforeWait) wait(kNap);
+    if (ended() || request.remote.epoch != epoch) return false;
+    if (!endpoint_->is_open(request.remote.index)) {
+      if (request.call != nullptr) end(*request.call, CallStatus::unavailable);
+      return false;
+    }
+    if (request.deadline != kNever && monotonic_now() >= request.deadline) {
+      if (request.call != nullptr) end(*request.call, CallStatus::expired);
+      return false;
+    }
+    if (endpoint_->has_credit(request.remote.index)) return true;
+  }
+}
+
+// Ends the call of a request that could not be sent, unless the error handler has done so.
+void Client::not_sent(const Request& request) noexcept {
+  if (request.call != nullptr && is_under_way(*request.call)) end(*request.call, CallStatus::unavailable);
+}
+
+void Client::send_line(Request& request) {
+  do {
+    const am::Outcome outcome = endpoint_->request_now(request.remote.index, kCallHandler, {}, request.words);
+    if (__builtin_expect(outcome == am::Outcome::sent, 1)) return;
+    if (outcome != am::Outcome::not_sent) return not_sent(request);
+  } while (wait_for_credit(request));
+}
+
+MutableBytes Client::reserve(const Request& request, size_t bytes) {
+  const auto count = static_cast<uint8_t>(request.words.size());
+  do {
+    const MutableBytes room = endpoint_->reserve_now(request.remote.index, static_cast<uint32_t>(bytes), count);
+    if (__builtin_expect(!room.empty(), 1)) return room;
+  } while (wait_for_credit(request));
+  return {};
+}
+
+bool Client::commit(const Request& request, uint8_t handler, size_t bytes) {
+  if (endpoint_->commit(handler, static_cast<uint32_t>(bytes), request.words) == am::Outcome::sent) return true;
+  not_sent(request);
+  return false;
+}
+
+// Sends the parts as one message after another, each composed in place.
+void Client::send_long(Request& request, std::span<const Bytes> parts, uint64_t total) {
+  const uint32_t id = request.words.first();
+  uint8_t handler = kCallHandler;
+  size_t part = 0, at_part = 0;
+  for (uint64_t at = 0; at < total;) {
+    const size_t length = std::min<uint64_t>(total - at, kPayloadMax);
+    const MutableBytes room = reserve(request, length);
+    if (room.empty()) return;
+    for (size_t filled = 0; filled < length;) {
+      const Bytes rest = parts[part].subspan(at_part);
+      const size_t count = std::min(rest.size(), length - filled);
+      copy_bytes(room.data() + filled, rest.data(), count);
+      filled += count;
+      at_part += count;
+      if (at_part == parts[part].size()) ++part, at_part = 0;
+    }
+    if (!commit(request, handler, length)) return;
+    at += length;
+    handler = kPieceHandler;
+    request.words = {};
+    request.words.add(id);
+    request.words.add_wide(at);
+    if (request.call != nullptr && !is_under_way(*request.call)) return;  // the server has refused it
+  }
+}
+
+// Sends a request that the server itself handles, without waiting.
+am::Outcome Client::control(const Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept {
+  MessageWords words;
+  words.add(id);
+  words.add(binding);
+  words.add(CallHead{.procedure = procedure, .flags = CallHead::kControl | CallHead::kOneWay}.word());
+  return endpoint_->request_now(remote.index, kCallHandler, {}, words);
+}
+
+// ---- importing
+
+Result<Binding> Client::import(std::string_view target, const Interface& interface, Nanoseconds timeout) {
+  auto remote = std::find_if(remotes_.begin(), remotes_.end(), [&](const auto& each) { return each->target == target; });
+  if (remote == remotes_.end()) {
+    if (remotes_.size() == am::kTranslationsMax) return fail(Errc::quota_exceeded, "a client imports from 65,536 servers at most");
+    const auto index = static_cast<am::Index>(remotes_.size());
+    remote = remotes_.insert(remote, std::make_unique<Remote>(Remote{.target = std::string(target), .index = index}));
+  }
+  Binding binding;
+  binding.client_ = this;
+  binding.remote_ = remote->get();
+  binding.name_ = interface.name;
+  binding.version_ = interface.version;
+  if (const Status there = import_into(binding, timeout); !there) {
+    binding.client_ = nullptr;
+    return tl::unexpected(there.error());
+  }
+  return binding;
+}
+
+Status Client::import_into(Binding& binding, Nanoseconds timeout) {
+  Remote& remote = *binding.remote_;
+  const Nanoseconds now = monotonic_now();
+  const Nanoseconds deadline = timeout < kNever - now ? now + timeout : kNever;
+  if (endpoint_->in_use(remote.index) && !endpoint_->is_open(remote.index)) lose(remote);
+  if (!endpoint_->in_use(remote.index)) {
+    if (const Status mapped = endpoint_->map(remote.index, remote.target); !mapped) return mapped;
+  }
+  Call<uint32_t> call;
+  Request request{.call = &call, .remote = remote, .deadline = deadline};
+  request.head = {.procedure = Control::kImport, .flags = CallHead::kControl};
+  const std::string_view name = binding.name_;
+  const size_t size = encoded_size<uint32_t, std::string_view>(binding.version_, name);
+  if (size > kPayloadMax) return fail(Errc::invalid_argument, "an interface's name is too long");
+  if (begin(request, 0, 0)) {
+    if (const MutableBytes room = reserve(request, size); !room.empty()) {
+      encode<uint32_t, std::string_view>(room.data(), binding.version_, name);
+      commit(request, kCallHandler, size);
+    }
+  }
+  wait_for(call);
+  if (!call.ok()) {
+    return fail(error_of(call.status()), "import " + binding.name_ + " version " + std::to_string(binding.version_) + " from " +
+                                             remote.target + ": " + std::string(to_string(call.status())));
+  }
+  binding.id_ = call.result();
+  binding.epoch_ = remote.epoch;
+  return {};
+}
+
+// The end of a channel ends its bindings, and the server drops them.
+void Client::release(Remote& remote, uint32_t binding) noexcept {
+  if (control(remote, Control::kRelease, binding, 0) == am::Outcome::not_sent) releases_.push_back({&remote, remote.epoch, binding});
+}
+
+// ---- ending
+
+PendingCall* Client::find(uint32_t id) noexcept {
+  const uint32_t index = id & kIndexMask;
+  if (index >= slots_.size()) return nullptr;
+  PendingCall* const call = slots_[index].call;
+  return call != nullptr && call->id_ == id ? call : nullptr;
+}
+
+// The call that a server's answer names; nullptr if there is none at that server.
+PendingCall* Client::find(uint32_t id, am::Index from) noexcept {
+  PendingCall* const call = find(id);
+  if (__builtin_expect(call != nullptr && call->remote_->index == from, 1)) return call;
+  ++counters_.stray_answers;
+  return nullptr;
+}
+
+void Client::end(PendingCall& call, CallStatus status) noexcept {
+  free_slot(call);
+  call.status_ = status;
+  if (call.function_ == nullptr) {
+    call.client_ = nullptr;
+  } else {
+    ended_.push_back(&call);
+  }
+}
+
+void Client::free_slot(PendingCall& call) noexcept {
+  const uint32_t index = call.id_ & kIndexMask;
+  slots_[index].call = nullptr;
+  free_.push_back(index);
+  if (call.deadline_ != kNever) {
+    auto [first, last] = deadlines_.equal_range(call.deadline_);
+    const auto found = std::find_if(first, last, [&](const auto& each) { return each.second == call.id_; });
+    if (found != last) deadlines_.erase(found);
+  }
+  if (call.long_result_ != nullptr) {
+    results_coming_ -= call.long_result_->total();
+    call.long_result_.reset();
+  }
+}
+
+void PendingCall::cancel() noexcept {
+  if (client_ != nullptr) client_->forget(*this);
+}
+
+void Client::forget(PendingCall& call) noexcept {
+  if (is_under_way(call)) {
+    control(*call.remote_, Control::kCancel, 0, call.id_);
+    free_slot(call);
+    call.status_ = CallStatus::abandoned;
+  } else {
+    std::erase(ended_, &call);
+  }
+  call.client_ = nullptr;
+}
+
+void Client::take_answer(const am::Token& token) {
+  WordReader words(token.arguments());
+  PendingCall* const call = find(words.take(), token.index());
+  if (call == nullptr) return;
+  const AnswerHead head = AnswerHead::of(words.take());
+  const auto status = static_cast<CallStatus>(head.status);
+  ++counters_.answers;
+  if (__builtin_expect(status == CallStatus::ok, 1)) {
+    const Bytes result = token.payload().empty() ? words.take_bytes(head.length) : Bytes(token.payload());
+    return words.ok() ? take_result(*call, result) : bad_result(*call);
+  }
+  if (status == CallStatus::failed) call->failure_ = words.take();
+  if (!words.ok() || !is_known(head.status)) return bad_result(*call);
+  end(*call, status);
+}
+
+void Client::take_result(PendingCall& call, Bytes result) {
+  if (__builtin_expect(!call.take(AlignedBytes(result)), 0)) return bad_result(call);
+  end(call, CallStatus::ok);
+}
+
+void Client::bad_result(PendingCall& call) noexcept {
+  ++counters_.bad_results;
+  end(call, CallStatus::bad_result);
+}
+
+void Client::take_answer_piece(const am::Token& token) {
+  WordReader words(token.arguments());
+  PendingCall* const call = find(words.take(), token.index());
+  if (call == nullptr) return;
+  const uint64_t total = words.take_wide(), offset = words.take_wide();
+  if (call->long_result_ == nullptr) {
+    if (!words.ok() || total == 0 || total > result_max_ || total > results_max_ - results_coming_) return bad_result(*call);
+    call->long_result_ = std::make_unique<Assembly>(total);
+    results_coming_ += total;
+  }
+  Assembly& assembly = *call->long_result_;
+  if (!words.ok() || total != assembly.total() || !assembly.add(offset, token.payload())) return bad_result(*call);
+  if (!assembly.complete()) return;
+  ++counters_.answers;
+  take_result(*call, assembly.bytes());
+}
+
+void Client::take_returned(const am::Returned& returned) {
+  if (returned.arguments.empty()) return;
+  PendingCall* const call = find(returned.arguments[0]);
+  if (call != nullptr && call->remote_->index == returned.index) end(*call, status_of(returned.status));
+}
+
+// After the end of a channel: ends the calls that were under way there.
+void Client::lose(Remote& remote) {
+  if (endpoint_->in_use(remote.index)) (void)endpoint_->unmap(remote.index);
+  ++remote.epoch;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    PendingCall* const call = slots_[i].call;
+    if (call == nullptr || call->remote_ != &remote) continue;
+    ++counters_.lost;
+    end(*call, CallStatus::lost);
+  }
+}
+
+// ---- progress
+
+uint32_t Client::poll() {
+  unpolled_ = 0;
+  const uint32_t arrived = endpoint_->poll();
+  settle(arrived != 0);
+  return arrived;
+}
+
+WaitOutcome Client::wait(Nanoseconds timeout, Nanoseconds spin) {
+  unpolled_ = 0;
+  Nanoseconds limit = timeout;
+  shorten(limit);
+  const WaitOutcome outcome = endpoint_->wait(limit, spin);
+  look();
+  run_functions();
+  return outcome == WaitOutcome::timed_out && limit != timeout ? WaitOutcome::ready : outcome;
+}
+
+bool Client::arm(Nanoseconds& limit) {
+  look();
+  run_functions();
+  shorten(limit);
+  return endpoint_->arm(limit);
+}
+
+// Lowers a time-out to the next deadline.
+void Client::shorten(Nanoseconds& limit) const noexcept {
+  if (deadlines_.empty()) return;
+  const Nanoseconds now = monotonic_now(), next = deadlines_.begin()->first;
+  limit = std::min(limit, next > now ? next - now : 0);
+}
+
+void Client::wait_for(PendingCall& call) {
+  for (uint32_t empty = 0; !call.done();) {
+    empty = poll() != 0 ? 0 : empty + 1;
+    if (empty < kPollsBeforeWait || call.done()) continue;
+    wait();
+    empty = 0;
+  }
+}
+
+void Client::settle(bool arrived) {
+  if (__builtin_expect(!ended_.empty(), 0)) run_functions();
+  if (arrived || ++empty_polls_ % kLookEvery != 0) return;
+  look();
+  run_functions();
+}
+
+// A function may start calls, poll, and end other calls.
+void Client::run_functions() {
+  while (!ended_.empty()) {
+    PendingCall& call = *ended_.front();
+    ended_.erase(ended_.begin());
+    call.client_ = nullptr;
+    call.function_(call, call.context_);
+  }
+}
+
+void Client::look() {
+  for (size_t i = 0; i < remotes_.size(); ++i) {
+    if (endpoint_->is_mapped(remotes_[i]->index) && !endpoint_->is_open(remotes_[i]->index)) lose(*remotes_[i]);
+  }
+  while (!releases_.empty()) {
+    const Release last = releases_.back();
+    if (last.epoch == last.remote->epoch && control(*last.remote, Control::kRelease, last.binding, 0) == am::Outcome::not_sent) break;
+    releases_.pop_back();
+  }
+  if (deadlines_.empty()) return;
+  for (const Nanoseconds now = monotonic_now(); !deadlines_.empty() && deadlines_.begin()->first <= now;) {
+    PendingCall* const call = find(deadlines_.begin()->second);
+    control(*call->remote_, Control::kCancel, 0, call->id_);
+    end(*call, CallStatus::timed_out);
+  }
+}
+
+// ---- bindings
+
+Binding& Binding::operator=(Binding&& from) noexcept {
+  if (this == &from) return *this;
+  release();
+  client_ = std::exchange(from.client_, nullptr);
+  remote_ = from.remote_;
+  id_ = from.id_;
+  epoch_ = from.epoch_;
+  timeout_ = from.timeout_;
+  name_ = std::move(from.name_);
+  version_ = from.version_;
+  return *this;
+}
+
+void Binding::release() noexcept {
+  if (is_open()) client_->release(*remote_, id_);
+  client_ = nullptr;
+}
+
+// Imports again from a server that has ended meanwhile. False: the call has ended.
+bool Binding::ready(PendingCall* call) {
+  if (client_ == nullptr) misused("a binding without a server has no procedures: use one that Client::import() has returned");
+  const Nanoseconds patience = std::min(timeout_, 10 * kSecond);
+  if (client_->import_into(*this, patience)) return true;
+  if (call != nullptr) call->status_ = CallStatus::unavailable;
+  return false;
+}
+
+Client::Request Binding::request(PendingCall* call, uint16_t number) const noexcept {
+  Client::Request request{.call = call, .remote = *remote_};
+  request.head.procedure = number;
+  if (timeout_ != kNever) {
+    const Nanoseconds now = monotonic_now();
+    if (timeout_ < kNever - now) request.deadline = now + timeout_;
+  }
+  return request;
+}
+
+void Binding::start_bytes(PendingCall& call, uint16_t number, std::span<const Bytes> parts) {
+  if (!is_open() && !ready(&call)) return;
+  uint64_t total = 0;
+  for (const Bytes part : parts) total += part.size();
+  Client::Request request = this->request(&call, number);
+  if (total == 0) {
+    if (client_->begin(request, id_, 0)) client_->send_line(request);
+    return;
+  }
+  if (client_->begin(request, id_, total > kPayloadMax ? total : 0)) client_->send_long(request, parts, total);
+}
+
+}  // namespace unet::rpc

@@ -1,0 +1,239 @@
+// client.h - the calling side: imports interfaces of servers, and calls their procedures; part of the public API of calls.
+//
+//   auto client = rpc::Client::create(context);
+//   auto binding = (*client)->import("calculator@host", kCalculator);
+//   rpc::Reply<int> sum = binding->call(kAdd, 1, 2);           // blocks
+//   if (sum) std::printf("%d\n", *sum);
+//
+// A binding is a capability: the server takes it only from this client's channel, and can revoke it. A call runs its procedure at most
+// once. CallStatus says how it ended, and may_have_run() whether the procedure may have run.
+//
+// A client, its bindings and its calls belong to one thread. Call poll() or wait() now and then while calls are under way; the functions
+// that wait for a call do so. Sources: Bershad et al., LRPC (1990) and URPC (1991).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "am/endpoint.h"
+#include "am/rpc/call.h"
+#include "am/rpc/call_message.h"
+#include "am/rpc/procedure.h"
+
+namespace unet::rpc {
+
+class Binding;
+
+struct ClientOptions {
+  am::Options endpoint{};
+  uint64_t result_max = 64 * 1024 * 1024;    // bytes of a long result; longer ones end their calls with bad_result
+  uint64_t results_max = 256 * 1024 * 1024;  // bytes of all long results that are coming
+};
+
+struct ClientCounters {
+  uint64_t calls = 0;             // started and sent
+  uint64_t answers = 0;           // that ended a call
+  uint64_t stray_answers = 0;     // of no call under way at this server: late, twice, or false
+  uint64_t bad_results = 0;
+  uint64_t lost = 0;              // calls ended by the end of their servers
+};
+
+// A server that this client has imported from.
+struct Remote {
+  std::string target;
+  am::Index index = 0;
+  uint32_t epoch = 0;  // counts channels that have ended: their bindings are imported again
+};
+
+class Client {
+ public:
+  // Errors: as am::Endpoint::create().
+  static Result<std::unique_ptr<Client>> create(Context& context, const ClientOptions& options = {});
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // Imports an interface from the server "NAME" or "NAME@HOST", and waits at most `timeout` for the answer. Bindings to one server share a
+  // channel. Errors: not_found (the server has no such interface), not_permitted, quota_exceeded, timed_out, disconnected, and those of
+  // am::Endpoint::map().
+  Result<Binding> import(std::string_view target, const Interface& interface, Nanoseconds timeout = 10 * kSecond);
+
+  // Handles what has arrived, and runs the functions of calls that have ended. Returns the number of messages.
+  uint32_t poll();
+  // Waits until something may have happened; polls for `spin` before it sleeps.
+  WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever, Nanoseconds spin = unet::Endpoint::kDefaultSpin);
+  // Waits until the call has ended.
+  void wait_for(PendingCall& call);
+  // For an event loop: as in am::Endpoint.
+  Result<int> descriptor() { return endpoint_->descriptor(); }
+  bool arm(Nanoseconds& limit);
+
+  uint32_t under_way() const noexcept { return static_cast<uint32_t>(slots_.size() - free_.size()); }
+  const ClientCounters& counters() const noexcept { return counters_; }
+  am::Endpoint& endpoint() noexcept { return *endpoint_; }
+
+ private:
+  friend class Binding;
+  friend class PendingCall;
+  static constexpr uint32_t kIndexBits = 20;  // of a call's id; the others count its uses. Calls without an answer have the last index.
+  static constexpr uint32_t kIndexMask = (1u << kIndexBits) - 1;
+
+  struct Slot {
+    PendingCall* call = nullptr;
+    uint32_t generation = 0;
+  };
+  struct Request {  // a call on its way out
+    PendingCall* call;  // nullptr: one way
+    Remote& remote;
+    MessageWords words{};
+    CallHead head{};
+    Nanoseconds deadline = kNever;
+  };
+
+  Client(std::unique_ptr<am::Endpoint> endpoint, const ClientOptions& options);
+
+  struct Release {  // a binding that had no credit to be released
+    Remote* remote;
+    uint32_t epoch, binding;
+  };
+
+  // Sending. begin() makes the words before the arguments; false: the call has ended. The others end the call if they cannot send it.
+  bool begin(Request& request, uint32_t binding, uint64_t long_total);
+  bool wait_for_credit(const Request& request);
+  void not_sent(const Request& request) noexcept;
+  void send_line(Request& request);
+  MutableBytes reserve(const Request& request, size_t bytes);
+  bool commit(const Request& request, uint8_t handler, size_t bytes);
+  void send_long(Request& request, std::span<const Bytes> parts, uint64_t total);
+  am::Outcome control(const Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept;
+  Status import_into(Binding& binding, Nanoseconds timeout);
+  void release(Remote& remote, uint32_t binding) noexcept;
+
+  // Ending.
+  bool is_under_way(const PendingCall& call) const noexcept { return slots_[call.id_ & kIndexMask].call == &call; }
+  PendingCall* find(uint32_t id) noexcept;
+  PendingCall* find(uint32_t id, am::Index from) noexcept;
+  void end(PendingCall& call, CallStatus status) noexcept;
+  void free_slot(PendingCall& call) noexcept;
+  void forget(PendingCall& call) noexcept;
+  void take_answer(const am::Token& token);
+  void take_answer_piece(const am::Token& token);
+  void take_result(PendingCall& call, Bytes result);
+  void bad_result(PendingCall& call) noexcept;
+  void take_returned(const am::Returned& returned);
+  void lose(Remote& remote);
+  void shorten(Nanoseconds& limit) const noexcept;
+  void settle(bool arrived);
+  void run_functions();
+  void look();
+
+  std::unique_ptr<am::Endpoint> endpoint_;
+  const uint64_t result_max_, results_max_;
+  std::vector<std::unique_ptr<Remote>> remotes_;
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> free_;           // slots
+  std::multimap<Nanoseconds, uint32_t> deadlines_;  // of calls that have one: their ids
+  std::vector<PendingCall*> ended_;      // calls with functions that have not run
+  std::vector<Release> releases_;
+  uint64_t results_coming_ = 0;          // bytes
+  uint32_t empty_polls_ = 0;
+  uint32_t unpolled_ = 0;                // calls started since the last poll
+  uint32_t one_way_ = 0;                 // calls without an answer
+  ClientCounters counters_;
+};
+
+// An imported interface. Its end releases it. The client must outlive it.
+class Binding {
+ public:
+  Binding() = default;
+  ~Binding() { release(); }
+  Binding(Binding&& from) noexcept { *this = std::move(from); }
+  Binding& operator=(Binding&& from) noexcept;
+
+  // Calls that start from now on have this time; a call that takes longer ends with `expired` or `timed_out`.
+  void set_timeout(Nanoseconds timeout) noexcept { timeout_ = timeout; }
+
+  // Calls a procedure and waits for its end.
+  template <typename R, typename... A>
+  Reply<R> call(const Procedure<R(A...)>& procedure, const std::type_identity_t<std::remove_cvref_t<A>>&... arguments) {
+    Call<R> call;
+    start(call, procedure, arguments...);
+    if (!call.done()) client_->wait_for(call);
+    return Reply<R>(call);
+  }
+  // Starts a call. `call` must have ended, and stay where it is until it has ended again. The arguments may be reused at return. Waits for
+  // a credit if too many calls are under way, and until long arguments are sent.
+  template <typename R, typename... A>
+  void start(Call<R>& call, const Procedure<R(A...)>& procedure, const std::type_identity_t<std::remove_cvref_t<A>>&... arguments) {
+    send(&call, procedure.number, arguments...);
+  }
+  template <typename R, typename... A>
+  Future<R> begin(const Procedure<R(A...)>& procedure, const std::type_identity_t<std::remove_cvref_t<A>>&... arguments) {
+    auto call = std::make_unique<Call<R>>();
+    start(*call, procedure, arguments...);
+    return Future<R>(*client_, std::move(call));
+  }
+  // Calls a procedure without waiting for any answer: the caller does not learn whether it runs.
+  template <typename R, typename... A>
+  void tell(const Procedure<R(A...)>& procedure, const std::type_identity_t<std::remove_cvref_t<A>>&... arguments) {
+    send(nullptr, procedure.number, arguments...);
+  }
+  // Calls procedure `number` with bytes made elsewhere: the parts, one after another.
+  void start_bytes(PendingCall& call, uint16_t number, std::span<const Bytes> parts);
+
+  Client& client() const noexcept { return *client_; }
+  const std::string& target() const noexcept { return remote_->target; }
+  // False if the channel of this binding has ended. The next call imports again.
+  bool is_open() const noexcept { return client_ != nullptr && epoch_ == remote_->epoch && client_->endpoint_->is_open(remote_->index); }
+
+ private:
+  friend class Client;
+  template <typename... A>
+  void send(PendingCall* call, uint16_t number, const A&... arguments);
+  bool ready(PendingCall* call);
+  void release() noexcept;
+  Client::Request request(PendingCall* call, uint16_t number) const noexcept;
+
+  Client* client_ = nullptr;
+  Remote* remote_ = nullptr;
+  uint32_t id_ = 0, epoch_ = 0;
+  Nanoseconds timeout_ = kNever;
+  std::string name_;
+  uint32_t version_ = 0;
+};
+
+template <typename... A>
+void Binding::send(PendingCall* call, uint16_t number, const A&... arguments) {
+  if (__builtin_expect(!is_open(), 0) && !ready(call)) return;
+  const size_t size = encoded_size<A...>(arguments...);
+  Client::Request request = this->request(call, number);
+  if (size <= kInlineArguments - (timeout_ == kNever ? 0 : 4)) {
+    request.head.length = static_cast<uint8_t>(size);
+    if (!client_->begin(request, id_, 0)) return;
+    encode<A...>(request.words.add_bytes(size), arguments...);
+    client_->send_line(request);
+  } else if (size <= kPayloadMax) {
+    if (!client_->begin(request, id_, 0)) return;
+    const MutableBytes room = client_->reserve(request, size);
+    if (room.empty()) return;
+    encode<A...>(room.data(), arguments...);
+    client_->commit(request, kCallHandler, size);
+  } else {
+    const Bytes tail = tail_of(arguments...);
+    ByteBuffer head(size - tail.size());
+    encode_head<A...>(head.data(), arguments...);
+    const std::array parts{head.bytes(), tail};
+    if (client_->begin(request, id_, size)) client_->send_long(request, parts, size);
+  }
+}
+
+template <typename Result>
+Reply<Result> Future<Result>::get() {
+  if (!call_->done()) client_->wait_for(*call_);
+  return Reply<Result>(*call_);
+}
+
+}  // namespace unet::rpc

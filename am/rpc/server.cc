@@ -1,0 +1,474 @@
+// server.cc - calls that arrive at a server, their callers, and the answers that do not leave at once.
+#include "am/rpc/server.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace unet::rpc {
+namespace {
+
+constexpr uint32_t kCallersLookEvery = 64;      // empty polls between two looks at callers
+constexpr size_t kCallersPerLook = 64;
+constexpr uint32_t kMessagesPerTurn = 32;  // answers to one caller before the next one has its turn
+constexpr uint64_t kOutgoingBytes = 256;   // memory of a waiting answer besides its result
+constexpr uint32_t kLongCallsMax = 64;     // of one caller: calls with arguments that are still coming
+
+Nanoseconds deadline_in(uint32_t microseconds) noexcept { return monotonic_now() + microseconds * kMicrosecond; }
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::create(Context& context, std::string_view name, const ServerOptions& options) {
+  am::Options of_endpoint = options.endpoint;
+  of_endpoint.both_ways = true;
+  auto endpoint = am::Endpoint::create(context, of_endpoint);
+  if (!endpoint) return tl::unexpected(endpoint.error());
+  std::unique_ptr<Server> server(new Server(std::move(*endpoint), options));
+  if (options.threads != 0) {
+    auto threads = ServerThreads::create(options.threads);
+    if (!threads) return tl::unexpected(threads.error());
+    server->threads_ = std::move(*threads);
+  }
+  if (const Status bound = server->endpoint_->bind(name); !bound) return tl::unexpected(bound.error());
+  return server;
+}
+
+Server::Server(std::unique_ptr<am::Endpoint> endpoint, const ServerOptions& options) : endpoint_(std::move(endpoint)), options_(options) {
+  endpoint_->set_handler(kCallHandler, [](am::Token& token, void* server) { static_cast<Server*>(server)->take_call(token); }, this);
+  endpoint_->set_handler(kPieceHandler, [](am::Token& token, void* server) { static_cast<Server*>(server)->take_piece(token); }, this);
+}
+
+Server::~Server() {
+  for (const auto& caller : callers_) {
+    if (caller == nullptr) continue;
+    for (const auto& [id, call] : caller->late_calls) {
+      call->server = nullptr;
+      call->cancelled.store(true, std::memory_order_relaxed);
+    }
+  }
+}
+
+// ---- exporting
+
+Server::ExportedInterface& Server::interface_of(const Interface& interface) {
+  const auto found = std::find_if(interfaces_.begin(), interfaces_.end(), [&](const auto& each) {
+    return each->name == interface.name && each->version == interface.version;
+  });
+  if (found != interfaces_.end()) return **found;
+  interfaces_.push_back(std::make_unique<ExportedInterface>(ExportedInterface{std::string(interface.name), interface.version, {}}));
+  return *interfaces_.back();
+}
+
+void Server::set(const Interface& interface, uint16_t number, std::shared_ptr<ExportedProcedure> procedure) {
+  auto& procedures = interface_of(interface).procedures;
+  if (procedures.size() <= number) procedures.resize(size_t{number} + 1);
+  procedures[number] = std::move(procedure);
+}
+
+void Server::end_binding(BindingEntry& entry) noexcept {
+  free_bindings_.push_back(entry.id & kIndexMask);
+  entry.caller = 0;
+}
+
+uint32_t Server::revoke(const Interface& interface) {
+  const ExportedInterface& ended = interface_of(interface);
+  uint32_t count = 0;
+  for (BindingEntry& entry : bindings_) {
+    if (entry.caller == 0 || entry.interface != &ended) continue;
+    if (Caller* const caller = find_caller(entry.caller)) std::erase(caller->bindings, entry.id);
+    end_binding(entry);
+    ++count;
+  }
+  return count;
+}
+
+uint32_t Server::revoke_caller(uint64_t source) {
+  Caller* const caller = find_caller(source);
+  if (caller == nullptr) return 0;
+  for (const uint32_t id : caller->bindings) end_binding(bindings_[id & kIndexMask]);
+  return static_cast<uint32_t>(std::exchange(caller->bindings, {}).size());
+}
+
+// ---- calls that arrive
+
+const Server::BindingEntry* Server::find_binding(uint32_t binding, uint64_t caller) const noexcept {
+  const uint32_t index = binding & kIndexMask;
+  if (index >= bindings_.size()) return nullptr;
+  const BindingEntry& entry = bindings_[index];
+  return entry.id == binding && entry.caller == caller ? &entry : nullptr;
+}
+
+void Server::take_call(am::Token& token) {
+  WordReader words(token.arguments());
+  LateCall call;
+  call.caller = token.source();
+  call.id = words.take();
+  const uint32_t binding = words.take();
+  const CallHead head = CallHead::of(words.take());
+  call.one_way = head.has(CallHead::kOneWay);
+  if (__builtin_expect(head.has(CallHead::kDeadline), 0)) {
+    const uint32_t left = words.take();
+    if (left == 0) return refuse(token, call, CallStatus::expired);
+    call.deadline = deadline_in(left);
+  }
+  if (__builtin_expect(!head.has(CallHead::kControl), 1)) {
+    const BindingEntry* const entry = find_binding(binding, call.caller);
+    if (__builtin_expect(entry == nullptr, 0)) return refuse(token, call, CallStatus::revoked);
+    if (__builtin_expect(head.has(CallHead::kLong), 0)) {
+      const uint64_t total = words.take_wide();
+      return words.ok() ? begin_long(token, call, binding, head, total) : refuse(token, call, CallStatus::bad_arguments);
+    }
+    if (!token.payload().empty()) return run(token, call, *entry, head.procedure, AlignedBytes(token.payload()));
+    const Bytes bytes = words.take_bytes(head.length);
+    if (!words.ok()) return refuse(token, call, CallStatus::bad_arguments);
+    return run(token, call, *entry, head.procedure, AlignedBytes(bytes));
+  }
+  take_control(token, head, call, binding, words);
+}
+
+void Server::run(am::Token& token, const LateCall& call, const BindingEntry& binding, uint16_t number, Bytes arguments) {
+  const auto& procedures = binding.interface->procedures;
+  if (__builtin_expect(number >= procedures.size() || procedures[number] == nullptr, 0)) {
+    return refuse(token, call, CallStatus::no_procedure);
+  }
+  const std::shared_ptr<ExportedProcedure>& procedure = procedures[number];
+  if (procedure->may_be_late() && (late_ >= options_.late_max || memory_ + arguments.size() > options_.memory_max)) {
+    return refuse(token, call, CallStatus::overloaded);
+  }
+  ++counters_.calls;
+  if (procedure->in_thread() && threads_ != nullptr) {
+    memory_ += arguments.size();
+    threads_->add({.call = defer(call), .procedure = procedure, .arguments = ByteBuffer(arguments)});
+    return;
+  }
+  IncomingCall incoming(*this, token, call, arguments);
+  procedure->run(incoming);
+  if (!incoming.answered()) incoming.refuse(CallStatus::failed);
+}
+
+void Server::refuse(am::Token& token, const LateCall& call, CallStatus status) {
+  ++counters_.refused;
+  if (call.one_way) return;
+  MessageWords words;
+  words.add(call.id);
+  words.add(AnswerHead{.status = static_cast<uint8_t>(status)}.word());
+  token.reply_short(kAnswerHandler, words);
+}
+
+void Server::begin_long(am::Token& token, const LateCall& call, uint32_t binding, const CallHead& head, uint64_t total) {
+  Caller& caller = caller_of(token);
+  if (total > options_.arguments_max) return refuse(token, call, CallStatus::too_long);
+  if (total > options_.memory_max - std::min(memory_, options_.memory_max) || caller.long_calls.size() >= kLongCallsMax) {
+    return refuse(token, call, CallStatus::overloaded);
+  }
+  LongCall coming{.binding = binding, .head = head, .deadline = call.deadline, .arguments = Assembly(total)};
+  if (!coming.arguments.add(0, token.payload()) || coming.arguments.complete() || caller.long_calls.contains(call.id)) {
+    return refuse(token, call, CallStatus::bad_arguments);
+  }
+  memory_ += total;
+  caller.long_calls.emplace(call.id, std::move(coming));
+}
+
+void Server::take_piece(am::Token& token) {
+  WordReader words(token.arguments());
+  const uint32_t id = words.take();
+  const uint64_t offset = words.take_wide();
+  Caller* const caller = find_caller(token.source());
+  if (caller == nullptr || !words.ok()) {
+    ++counters_.malformed;
+    return;
+  }
+  const auto found = caller->long_calls.find(id);
+  if (found == caller->long_calls.end()) return;  // refused or cancelled before
+  LongCall& coming = found->second;
+  const bool added = coming.arguments.add(offset, token.payload());
+  if (added && !coming.arguments.complete()) return;
+  const LongCall ended = std::move(coming);
+  caller->long_calls.erase(found);
+  LateCall call;
+  call.caller = token.source();
+  call.id = id;
+  call.one_way = ended.head.has(CallHead::kOneWay);
+  call.deadline = ended.deadline;
+  const BindingEntry* const entry = find_binding(ended.binding, call.caller);
+  memory_ -= ended.arguments.total();
+  if (!added) return refuse(token, call, CallStatus::bad_arguments);
+  if (entry == nullptr) return refuse(token, call, CallStatus::revoked);
+  if (call.deadline != kNever && monotonic_now() >= call.deadline) return refuse(token, call, CallStatus::expired);
+  run(token, call, *entry, ended.head.procedure, ended.arguments.bytes());
+}
+
+void Server::take_control(am::Token& token, const CallHead& head, const LateCall& call, uint32_t binding, WordReader& words) {
+  if (!words.ok()) {
+    ++counters_.malformed;
+    return;
+  }
+  if (head.procedure == Control::kImport) return import(token, call, token.payload());
+  Caller* const caller = find_caller(call.caller);
+  if (caller == nullptr) return;
+  if (head.procedure == Control::kRelease && find_binding(binding, call.caller) != nullptr) {
+    std::erase(caller->bindings, binding);
+    end_binding(bindings_[binding & kIndexMask]);
+  } else if (head.procedure == Control::kCancel) {
+    const auto late = caller->late_calls.find(call.id);
+    if (late != caller->late_calls.end()) late->second->cancelled.store(true, std::memory_order_relaxed);
+    const auto coming = caller->long_calls.find(call.id);
+    if (coming == caller->long_calls.end()) return;
+    memory_ -= coming->second.arguments.total();
+    caller->long_calls.erase(coming);
+  }
+}
+
+void Server::import(am::Token& token, const LateCall& call, Bytes arguments) {
+  uint32_t version = 0;
+  std::string_view name;
+  if (!decode(AlignedBytes(arguments), version, name)) return refuse(token, call, CallStatus::bad_arguments);
+  const std::string copied(name);  // the caller can still change its own bytes
+  const auto exported = std::find_if(interfaces_.begin(), interfaces_.end(),
+                                     [&](const auto& each) { return each->name == copied && each->version == version; });
+  if (exported == interfaces_.end()) return refuse(token, call, CallStatus::no_interface);
+  const Importer importer{.caller = call.caller, .name = token.source_name(), .interface = copied, .version = version};
+  if (options_.admit != nullptr && !options_.admit(importer, options_.admit_context)) {
+    return refuse(token, call, CallStatus::not_admitted);
+  }
+  Caller& caller = caller_of(token);
+  if (caller.bindings.size() >= options_.bindings_max || (free_bindings_.empty() && bindings_.size() > kIndexMask)) {
+    return refuse(token, call, CallStatus::overloaded);
+  }
+  if (free_bindings_.empty()) {
+    free_bindings_.push_back(static_cast<uint32_t>(bindings_.size()));
+    bindings_.push_back({.id = free_bindings_.back()});
+  }
+  BindingEntry& entry = bindings_[free_bindings_.back()];
+  free_bindings_.pop_back();
+  entry = {.id = entry.id + (1u << kIndexBits), .caller = call.caller, .interface = exported->get()};
+  caller.bindings.push_back(entry.id);
+  ++counters_.imports;
+  IncomingCall incoming(*this, token, call, {});
+  incoming.answer<uint32_t>(entry.id);
+}
+
+// ---- callers
+
+Server::Caller* Server::find_caller(uint64_t source) noexcept {
+  const auto found = by_source_.find(source);
+  return found == by_source_.end() ? nullptr : found->second;
+}
+
+Server::Caller& Server::caller_of(const am::Token& token) {
+  if (Caller* const known = find_caller(token.source())) return *known;
+  auto free = std::find(callers_.begin(), callers_.end(), nullptr);
+  if (free == callers_.end()) free = callers_.insert(free, nullptr);
+  *free = std::make_unique<Caller>();
+  Caller& caller = **free;
+  caller.source = token.source();
+  caller.index = static_cast<am::Index>(free - callers_.begin());
+  by_source_.emplace(caller.source, &caller);
+  unmapped_.push_back(&caller);
+  return caller;
+}
+
+// A translation to each new caller tells of its end, and carries late answers.
+void Server::map_callers() {
+  while (!unmapped_.empty()) {
+    Caller& caller = *unmapped_.back();
+    unmapped_.pop_back();
+    caller.mapped = endpoint_->map_back(caller.index, caller.source).has_value();
+    if (!caller.mapped) end_caller(caller);
+  }
+}
+
+void Server::look_at_callers() {
+  for (size_t count = std::min(callers_.size(), kCallersPerLook); count != 0; --count) {
+    if (next_look_ >= callers_.size()) next_look_ = 0;
+    Caller* const caller = callers_[next_look_++].get();
+    if (caller != nullptr && caller->mapped && !endpoint_->is_open(caller->index)) end_caller(*caller);
+  }
+}
+
+void Server::end_caller(Caller& caller) {
+  if (caller.mapped) (void)endpoint_->unmap(caller.index);
+  for (const uint32_t id : caller.bindings) end_binding(bindings_[id & kIndexMask]);
+  for (const auto& [id, coming] : caller.long_calls) memory_ -= coming.arguments.total();
+  for (const auto& [id, call] : caller.late_calls) call->cancelled.store(true, std::memory_order_relaxed);
+  for (const Outgoing& out : caller.backlog) drop(out);
+  if (!caller.backlog.empty()) --backlogs_;
+  by_source_.erase(caller.source);
+  callers_[caller.index] = nullptr;
+}
+
+// ---- answers
+
+std::shared_ptr<LateCall> Server::defer(const LateCall& call) {
+  auto late = std::make_shared<LateCall>();
+  late->server = this;
+  late->caller = call.caller;
+  late->id = call.id;
+  late->one_way = call.one_way;
+  late->deadline = call.deadline;
+  ++late_;
+  if (Caller* const caller = find_caller(call.caller)) caller->late_calls.insert_or_assign(call.id, late);
+  return late;
+}
+
+void IncomingCall::give(AnswerBytes answer) {
+  answered_ = true;
+  if (answer_ != nullptr) {
+    *answer_ = std::move(answer);
+  } else {
+    server_->send_late(server_->defer(*call_), std::move(answer));
+  }
+}
+
+void IncomingCall::refuse(CallStatus status, uint32_t failure) {
+  if (answered_) return;
+  if (token_ == nullptr) return give({.status = status, .failure = failure});
+  answered_ = true;
+  if (call_->one_way) return;
+  MessageWords words;
+  words.add(call_->id);
+  words.add(AnswerHead{.status = static_cast<uint8_t>(status)}.word());
+  words.add(failure);
+  token_->reply_short(kAnswerHandler, words);
+}
+
+LateResponse IncomingCall::defer() {
+  answered_ = true;
+  return LateResponse(server_->defer(*call_));
+}
+
+void LateResponse::send(AnswerBytes answer) {
+  const std::shared_ptr<LateCall> call = std::exchange(call_, nullptr);
+  if (call != nullptr && call->server != nullptr) call->server->send_late(call, std::move(answer));
+}
+
+void Server::send_late(std::shared_ptr<LateCall> call, AnswerBytes answer) {
+  Caller* const caller = find_caller(call->caller);
+  Outgoing out{.call = std::move(call), .answer = std::move(answer)};
+  const uint64_t bytes = kOutgoingBytes + out.answer.result.size();
+  memory_ += bytes;
+  if (caller == nullptr || out.call->one_way) return drop(out);
+  if (memory_ > options_.memory_max) {
+    ++counters_.dropped_answers;
+    memory_ -= std::exchange(out.answer.result, {}).size();
+    out.answer.status = CallStatus::bad_result;
+  }
+  if (caller->backlog.empty() && caller->mapped && send(*caller, out)) return drop(out);
+  if (caller->backlog.empty()) ++backlogs_;
+  caller->backlog.push_back(std::move(out));
+}
+
+// Frees what an answer has taken, when it is sent or its caller is gone.
+void Server::drop(const Outgoing& out) noexcept {
+  --late_;
+  memory_ -= kOutgoingBytes + out.answer.result.size();
+  Caller* const caller = find_caller(out.call->caller);
+  if (caller == nullptr) return;
+  const auto found = caller->late_calls.find(out.call->id);
+  if (found != caller->late_calls.end() && found->second == out.call) caller->late_calls.erase(found);
+}
+
+// Sends an answer, or a part of it, as a request in the other direction. False: it must wait.
+bool Server::send(Caller& caller, Outgoing& out) {
+  const Bytes result = out.answer.result.bytes();
+  if (result.size() > kPayloadMax) return send_pieces(caller, out);
+  MessageWords words;
+  words.add(out.call->id);
+  AnswerHead head{.status = static_cast<uint8_t>(out.answer.status)};
+  Bytes payload;
+  if (out.answer.status == CallStatus::failed) {
+    words.add(head.word());
+    words.add(out.answer.failure);
+  } else if (result.size() <= kInlineResult) {
+    head.length = static_cast<uint8_t>(result.size());
+    words.add(head.word());
+    copy_bytes(words.add_bytes(result.size()), result.data(), result.size());
+  } else {
+    words.add(head.word());
+    payload = result;
+  }
+  const am::Outcome outcome = endpoint_->request_now(caller.index, kAnswerHandler, payload, words);
+  return outcome == am::Outcome::sent || outcome == am::Outcome::returned;
+}
+
+bool Server::send_pieces(Caller& caller, Outgoing& out) {
+  const Bytes result = out.answer.result.bytes();
+  while (out.at < result.size()) {
+    MessageWords words;
+    words.add(out.call->id);
+    words.add_wide(result.size());
+    words.add_wide(out.at);
+    const Bytes piece = result.subspan(out.at, std::min<uint64_t>(result.size() - out.at, kPayloadMax));
+    const am::Outcome outcome = endpoint_->request_now(caller.index, kAnswerPieceHandler, piece, words);
+    if (outcome == am::Outcome::returned) return true;
+    if (outcome != am::Outcome::sent) return false;
+    out.at += piece.size();
+  }
+  return true;
+}
+
+// Sends what has waited. A caller that does not poll keeps its backlog, and no other caller waits for it.
+void Server::pump() {
+  for (const auto& each : callers_) {
+    if (each == nullptr || each->backlog.empty() || !each->mapped) continue;
+    for (uint32_t count = 0; count < kMessagesPerTurn && !each->backlog.empty() && send(*each, each->backlog.front()); ++count) {
+      const Outgoing sent = std::move(each->backlog.front());
+      each->backlog.pop_front();
+      if (each->backlog.empty()) --backlogs_;
+      drop(sent);
+    }
+  }
+}
+
+// ---- progress
+
+void Server::settle(bool arrived) {
+  if (__builtin_expect(!unmapped_.empty(), 0)) map_callers();
+  if (threads_ != nullptr) {
+    for (ServerThreads::Job& job : threads_->take_ended()) {
+      memory_ -= job.arguments.size();
+      send_late(std::move(job.call), std::move(job.answer));
+    }
+  }
+  if (__builtin_expect(backlogs_ != 0, 0)) pump();
+  if (!arrived && ++empty_polls_ % kCallersLookEvery == 0) look_at_callers();
+}
+
+uint32_t Server::poll() {
+  const uint32_t arrived = endpoint_->poll();
+  settle(arrived != 0);
+  return arrived;
+}
+
+WaitOutcome Server::wait(Nanoseconds timeout, Nanoseconds spin) {
+  WaitOutcome outcome = WaitOutcome::ready;
+  if (threads_ == nullptr) {
+    outcome = endpoint_->wait(timeout, spin);
+  } else if (Nanoseconds limit = timeout; endpoint_->arm(limit)) {
+    outcome = sleep_beside_threads(limit);
+  }
+  settle(false);
+  look_at_callers();
+  return outcome;
+}
+
+// Sleeps until a message arrives or a thread has ended a call.
+WaitOutcome Server::sleep_beside_threads(Nanoseconds limit) {
+  const auto descriptor = endpoint_->descriptor();
+  if (!descriptor) return WaitOutcome::disconnected;
+  std::array<pollfd, 2> events{{{.fd = *descriptor, .events = POLLIN, .revents = 0},
+                                {.fd = threads_->descriptor(), .events = POLLIN, .revents = 0}}};
+  const timespec time = timespec_of(std::min(limit, kSecond));
+  const int ready = ::ppoll(events.data(), events.size(), &time, nullptr);
+  endpoint_->poll();
+  return ready > 0 ? WaitOutcome::ready : ready == 0 ? WaitOutcome::timed_out : WaitOutcome::interrupted;
+}
+
+bool Server::arm(Nanoseconds& limit) {
+  settle(false);
+  look_at_callers();
+  return endpoint_->arm(limit);
+}
+
+}  // namespace unet::rpc
