@@ -16,6 +16,7 @@
 #include <span>
 
 #include "am/local_link.h"
+#include "am/rpc/codec.h"
 #include "unet/base/bytes.h"
 
 namespace unet::rpc {
@@ -61,6 +62,16 @@ struct AnswerHead {
   uint32_t word() const noexcept { return status | uint32_t{length} << 8; }
   static AnswerHead of(uint32_t word) noexcept { return {static_cast<uint8_t>(word), static_cast<uint8_t>(word >> 8)}; }
 };
+
+// Returns whether values of these types may need no more bytes than that.
+template <typename... Values>
+constexpr bool fit(size_t bytes) noexcept {
+  if constexpr (kIsFixed<Values...>) {
+    return kFixedSize<Values...> <= bytes;
+  } else {
+    return true;
+  }
+}
 
 // The words of one message, as they grow.
 class MessageWords {

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "am/rpc/binding_group.h"
 #include "am/rpc/client.h"
 #include "am/rpc/server.h"
 #include "unet/test_daemon.h"
@@ -38,9 +39,12 @@ std::vector<std::byte> pattern(size_t size) {
 // A server with a thread of its own, and a client in the test's thread.
 class Pair {
  public:
-  explicit Pair(const ServerOptions& options = {}) : context_(*Context::open(daemon_.ni(), "test")) {
+  explicit Pair(const ServerOptions& options = {}, control::Path path = GENERATE(control::Path::local, control::Path::ni))
+      : context_(*Context::open(daemon_.ni(), "test")) {
     serve(options);
-    auto made = Client::create(context_);
+    ClientOptions of_client;
+    of_client.connect.path = path;
+    auto made = Client::create(context_, of_client);
     REQUIRE(made);
     client = std::move(*made);
   }
@@ -286,4 +290,56 @@ TEST_CASE("20,000 bindings share a channel") {
   REQUIRE(again.call(kNull));
   pair.stop();
   REQUIRE(pair.server->callers() == 1);
+}
+
+TEST_CASE("a group calls the servers that are there") {
+  const auto balance = GENERATE(Balance::round_robin, Balance::least_under_way);
+  TestDaemon daemon;
+  Context context = *Context::open(daemon.ni(), "test");
+  std::array<uint32_t, 3> runs{};
+  std::vector<std::unique_ptr<Server>> servers(3);
+  std::atomic<bool> ended{false};
+  std::mutex mutex;
+  const auto serve = [&](size_t i) {
+    servers[i] = std::move(*Server::create(context, "server" + std::to_string(i)));
+    servers[i]->provide(kTest, kNull, [&runs, i] { ++runs[i]; });
+  };
+  serve(0);
+  serve(2);
+  struct Serving {
+    ~Serving() {
+      ended = true;
+      thread.join();
+    }
+    std::atomic<bool>& ended;
+    std::thread thread;
+  } serving{ended, std::thread([&] {
+              while (!ended) {
+                const std::lock_guard held(mutex);
+                for (const auto& server : servers) {
+                  if (server != nullptr) server->poll();
+                }
+              }
+            })};
+  auto client = std::move(*Client::create(context));
+  const std::array<std::string_view, 3> targets{"server0", "server1", "server2"};
+  auto group = BindingGroup::import(*client, targets, kTest, balance);
+  REQUIRE(group);
+  for (int i = 0; i < 10; ++i) REQUIRE(group->call(kNull));
+  {
+    const std::lock_guard held(mutex);
+    REQUIRE(runs == std::array<uint32_t, 3>{5, 0, 5});
+    servers[0].reset();
+    serve(1);
+  }
+  int lost = 0;
+  for (const Nanoseconds end = monotonic_now() + 20 * kSecond; monotonic_now() < end;) {
+    if (!group->call(kNull)) ++lost;
+    const std::lock_guard held(mutex);
+    if (runs[1] > 3) break;
+  }
+  const std::lock_guard held(mutex);
+  REQUIRE(runs[1] > 3);
+  REQUIRE(lost <= 1);
+  REQUIRE_FALSE(BindingGroup::import(*client, std::array<std::string_view, 1>{"server9"}, kTest));
 }

@@ -47,7 +47,7 @@ Result<std::unique_ptr<Client>> Client::create(Context& context, const ClientOpt
 }
 
 Client::Client(std::unique_ptr<am::Endpoint> endpoint, const ClientOptions& options)
-    : endpoint_(std::move(endpoint)), result_max_(options.result_max), results_max_(options.results_max) {
+    : endpoint_(std::move(endpoint)), connect_(options.connect), result_max_(options.result_max), results_max_(options.results_max) {
   const auto answer = [](am::Token& token, void* client) { static_cast<Client*>(client)->take_answer(token); };
   const auto piece = [](am::Token& token, void* client) { static_cast<Client*>(client)->take_answer_piece(token); };
   endpoint_->set_handler(kAnswerHandler, answer, this);
@@ -83,6 +83,7 @@ bool Client::begin(Request& request, uint32_t binding, uint64_t long_total) {
     id = index | ++slot.generation << kIndexBits;
     call.client_ = this;
     call.remote_ = &request.remote;
+    ++request.remote.under_way;
     call.id_ = id;
     call.deadline_ = request.deadline;
   } else {
@@ -192,22 +193,24 @@ am::Outcome Client::control(const Remote& remote, uint16_t procedure, uint32_t b
 
 // ---- importing
 
-Result<Binding> Client::import(std::string_view target, const Interface& interface, Nanoseconds timeout) {
+Binding Client::bind_later(std::string_view target, const Interface& interface) {
   auto remote = std::find_if(remotes_.begin(), remotes_.end(), [&](const auto& each) { return each->target == target; });
   if (remote == remotes_.end()) {
-    if (remotes_.size() == am::kTranslationsMax) return fail(Errc::quota_exceeded, "a client imports from 65,536 servers at most");
     const auto index = static_cast<am::Index>(remotes_.size());
     remote = remotes_.insert(remote, std::make_unique<Remote>(Remote{.target = std::string(target), .index = index}));
   }
   Binding binding;
   binding.client_ = this;
   binding.remote_ = remote->get();
+  binding.epoch_ = binding.remote_->epoch - 1;  // not imported
   binding.name_ = interface.name;
   binding.version_ = interface.version;
-  if (const Status there = import_into(binding, timeout); !there) {
-    binding.client_ = nullptr;
-    return tl::unexpected(there.error());
-  }
+  return binding;
+}
+
+Result<Binding> Client::import(std::string_view target, const Interface& interface, Nanoseconds timeout) {
+  Binding binding = bind_later(target, interface);
+  if (const Status there = import_into(binding, timeout); !there) return tl::unexpected(there.error());
   return binding;
 }
 
@@ -217,7 +220,7 @@ Status Client::import_into(Binding& binding, Nanoseconds timeout) {
   const Nanoseconds deadline = timeout < kNever - now ? now + timeout : kNever;
   if (endpoint_->in_use(remote.index) && !endpoint_->is_open(remote.index)) lose(remote);
   if (!endpoint_->in_use(remote.index)) {
-    if (const Status mapped = endpoint_->map(remote.index, remote.target); !mapped) return mapped;
+    if (const Status mapped = endpoint_->map(remote.index, remote.target, am::kAnyTag, connect_); !mapped) return mapped;
   }
   Call<uint32_t> call;
   Request request{.call = &call, .remote = remote, .deadline = deadline};
@@ -276,6 +279,7 @@ void Client::end(PendingCall& call, CallStatus status) noexcept {
 void Client::free_slot(PendingCall& call) noexcept {
   const uint32_t index = call.id_ & kIndexMask;
   slots_[index].call = nullptr;
+  --call.remote_->under_way;
   free_.push_back(index);
   if (call.deadline_ != kNever) {
     auto [first, last] = deadlines_.equal_range(call.deadline_);

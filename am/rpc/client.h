@@ -29,6 +29,7 @@ class Binding;
 
 struct ClientOptions {
   am::Options endpoint{};
+  ConnectOptions connect{.local = am::kLocalOptions};  // for channels to servers
   uint64_t result_max = 64 * 1024 * 1024;    // bytes of a long result; longer ones end their calls with bad_result
   uint64_t results_max = 256 * 1024 * 1024;  // bytes of all long results that are coming
 };
@@ -46,6 +47,7 @@ struct Remote {
   std::string target;
   am::Index index = 0;
   uint32_t epoch = 0;  // counts channels that have ended: their bindings are imported again
+  uint32_t under_way = 0;  // calls
 };
 
 class Client {
@@ -60,6 +62,9 @@ class Client {
   // channel. Errors: not_found (the server has no such interface), not_permitted, quota_exceeded, timed_out, disconnected, and those of
   // am::Endpoint::map().
   Result<Binding> import(std::string_view target, const Interface& interface, Nanoseconds timeout = 10 * kSecond);
+
+  // Makes a binding that is imported by its first call, or by Binding::open().
+  Binding bind_later(std::string_view target, const Interface& interface);
 
   // Handles what has arrived, and runs the functions of calls that have ended. Returns the number of messages.
   uint32_t poll();
@@ -131,6 +136,7 @@ class Client {
   void look();
 
   std::unique_ptr<am::Endpoint> endpoint_;
+  const ConnectOptions connect_;
   const uint64_t result_max_, results_max_;
   std::vector<std::unique_ptr<Remote>> remotes_;
   std::vector<Slot> slots_;
@@ -186,6 +192,10 @@ class Binding {
 
   Client& client() const noexcept { return *client_; }
   const std::string& target() const noexcept { return remote_->target; }
+  // Imports, if there is no channel now, and waits at most `timeout`. Errors: as Client::import().
+  Status open(Nanoseconds timeout = 10 * kSecond) { return is_open() ? Status() : client_->import_into(*this, timeout); }
+  // Calls under way at the binding's server.
+  uint32_t under_way() const noexcept { return remote_->under_way; }
   // False if the channel of this binding has ended. The next call imports again.
   bool is_open() const noexcept { return client_ != nullptr && epoch_ == remote_->epoch && client_->endpoint_->is_open(remote_->index); }
 
@@ -210,12 +220,15 @@ void Binding::send(PendingCall* call, uint16_t number, const A&... arguments) {
   if (__builtin_expect(!is_open(), 0) && !ready(call)) return;
   const size_t size = encoded_size<A...>(arguments...);
   Client::Request request = this->request(call, number);
-  if (size <= kInlineArguments - (timeout_ == kNever ? 0 : 4)) {
-    request.head.length = static_cast<uint8_t>(size);
-    if (!client_->begin(request, id_, 0)) return;
-    encode<A...>(request.words.add_bytes(size), arguments...);
-    client_->send_line(request);
-  } else if (size <= kPayloadMax) {
+  if constexpr (fit<A...>(kInlineArguments)) {
+    if (size <= kInlineArguments - (timeout_ == kNever ? 0 : 4)) {
+      request.head.length = static_cast<uint8_t>(size);
+      if (!client_->begin(request, id_, 0)) return;
+      encode<A...>(request.words.add_bytes(size), arguments...);
+      return client_->send_line(request);
+    }
+  }
+  if (size <= kPayloadMax) {
     if (!client_->begin(request, id_, 0)) return;
     const MutableBytes room = client_->reserve(request, size);
     if (room.empty()) return;

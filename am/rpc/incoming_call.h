@@ -100,7 +100,12 @@ class IncomingCall {
   // Answer once, at most; a call without an answer fails with number 0.
   template <typename... Result>  // one, or none for void
   void answer(const Result&... result) {
-    answer_with(encoded_size<Result...>(result...), [&](std::byte* to) { encode<Result...>(to, result...); });
+    const size_t size = encoded_size<Result...>(result...);
+    const auto emit = [&](std::byte* to) { encode<Result...>(to, result...); };
+    if constexpr (fit<Result...>(kInlineResult)) {
+      if (size <= kInlineResult && token_ != nullptr) return answer_line(size, emit);
+    }
+    answer_with(size, emit);
   }
   void refuse(CallStatus status, uint32_t failure = 0);
   // Answers with `size` bytes that emit(std::byte*) writes.
@@ -112,20 +117,15 @@ class IncomingCall {
       emit(bytes.data());
       return give({.result = std::move(bytes)});
     }
+    alignas(kAlignment) std::byte room[kPayloadMax];
+    emit(room);
+    if (size <= kInlineResult) return answer_line(size, [&](std::byte* to) { copy_bytes(to, room, size); });
     answered_ = true;
     if (call_->one_way) return;
     MessageWords words;
     words.add(call_->id);
-    if (size <= kInlineResult) {
-      words.add(AnswerHead{.status = 0, .length = static_cast<uint8_t>(size)}.word());
-      emit(words.add_bytes(size));
-      token_->reply_short(kAnswerHandler, words);
-    } else {
-      words.add(AnswerHead{}.word());
-      alignas(kAlignment) std::byte room[kPayloadMax];
-      emit(room);
-      token_->reply_medium(kAnswerHandler, {room, size}, words);
-    }
+    words.add(AnswerHead{}.word());
+    token_->reply_medium(kAnswerHandler, {room, size}, words);
   }
   // The call is answered later. Only in the server's poll.
   LateResponse defer();
@@ -133,6 +133,16 @@ class IncomingCall {
 
  private:
   void give(AnswerBytes answer);
+  // Answers in one line.
+  template <typename Emit>
+  void answer_line(size_t size, const Emit& emit) {
+    if (std::exchange(answered_, true) || call_->one_way) return;
+    MessageWords words;
+    words.add(call_->id);
+    words.add(AnswerHead{.status = 0, .length = static_cast<uint8_t>(size)}.word());
+    emit(words.add_bytes(size));
+    token_->reply_short(kAnswerHandler, words);
+  }
 
   Server* server_ = nullptr;
   am::Token* token_ = nullptr;

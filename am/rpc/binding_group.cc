@@ -1,0 +1,52 @@
+// binding_group.cc - the choice among several servers.
+#include "am/rpc/binding_group.h"
+
+#include <algorithm>
+
+namespace unet::rpc {
+namespace {
+
+constexpr Nanoseconds kFirstPause = 10 * kMillisecond, kLongestPause = 5 * kSecond;  // between two attempts to import
+constexpr Nanoseconds kImportTime = kSecond;
+
+}  // namespace
+
+Result<BindingGroup> BindingGroup::import(Client& client, std::span<const std::string_view> targets, const Interface& interface,
+                                          Balance balance) {
+  BindingGroup group(client, balance);
+  for (const std::string_view target : targets) group.members_.push_back({.binding = client.bind_later(target, interface)});
+  if (group.choose() == nullptr) {
+    return fail(Errc::not_found, "none of " + std::to_string(targets.size()) + " servers exports " + std::string(interface.name) + " now");
+  }
+  return group;
+}
+
+// Returns whether the server is there, if the time has come to look.
+bool BindingGroup::is_usable(Member& member, Nanoseconds now) {
+  if (member.binding.is_open()) return true;
+  if (now < member.retry_at) return false;
+  if (member.binding.open(kImportTime)) {
+    member.pause = 0;
+    return true;
+  }
+  member.pause = std::clamp(2 * member.pause, kFirstPause, kLongestPause);
+  member.retry_at = monotonic_now() + member.pause;
+  return false;
+}
+
+Binding* BindingGroup::choose() {
+  const Nanoseconds now = monotonic_now();
+  Binding* chosen = nullptr;
+  size_t at = 0;
+  for (size_t i = 0; i < members_.size() && (chosen == nullptr || balance_ == Balance::least_under_way); ++i) {
+    const size_t candidate = (next_ + i) % members_.size();
+    Member& member = members_[candidate];
+    if (!is_usable(member, now) || (chosen != nullptr && member.binding.under_way() >= chosen->under_way())) continue;
+    chosen = &member.binding;
+    at = candidate;
+  }
+  if (chosen != nullptr) next_ = (at + 1) % members_.size();
+  return chosen;
+}
+
+}  // namespace unet::rpc

@@ -1,0 +1,59 @@
+// binding_group.h - one interface at several servers, and the choice of one for each call; part of the public API of calls.
+//
+//   const std::array<std::string_view, 2> targets{"kv@a", "kv@b"};
+//   auto group = rpc::BindingGroup::import(*client, targets, kStore);
+//   group->call(kGet, "key");
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "am/rpc/client.h"
+
+namespace unet::rpc {
+
+enum class Balance : uint8_t {
+  round_robin,
+  least_under_way,  // the server with the fewest calls of this client
+};
+
+class BindingGroup {
+ public:
+  // Servers that are not there now are tried again later. Errors: not_found (none is there).
+  static Result<BindingGroup> import(Client& client, std::span<const std::string_view> targets, const Interface& interface,
+                                     Balance balance = Balance::round_robin);
+
+  // Chooses the server of the next call; nullptr: none is there. Imports again from servers that have ended, at growing intervals.
+  Binding* choose();
+  // Calls a procedure and waits for its end. If it has certainly not run, because its server is gone or has no room, another is asked.
+  template <typename R, typename... A>
+  Reply<R> call(const Procedure<R(A...)>& procedure, const std::type_identity_t<std::remove_cvref_t<A>>&... arguments) {
+    Call<R> call;
+    for (size_t tries = 0; tries < members_.size(); ++tries) {
+      Binding* const binding = choose();
+      if (binding == nullptr) break;
+      binding->start(call, procedure, arguments...);
+      if (!call.done()) client_->wait_for(call);
+      if (call.status() != CallStatus::unavailable && call.status() != CallStatus::overloaded) break;
+    }
+    return Reply<R>(call);
+  }
+  size_t size() const noexcept { return members_.size(); }
+
+ private:
+  struct Member {
+    Binding binding;
+    Nanoseconds retry_at = 0;  // while the server is not there
+    Nanoseconds pause = 0;     // between two attempts
+  };
+  BindingGroup(Client& client, Balance balance) noexcept : client_(&client), balance_(balance) {}
+  bool is_usable(Member& member, Nanoseconds now);
+
+  Client* client_;
+  Balance balance_;
+  std::vector<Member> members_;
+  size_t next_ = 0;
+};
+
+}  // namespace unet::rpc
