@@ -120,7 +120,9 @@ bool Client::wait_for_credit(const Request& request) {
       return false;
     }
     if (request.deadline != kNever && monotonic_now() >= request.deadline) {
-      if (request.call != nullptr) end(*request.call, CallStatus::expired);
+      if (request.call == nullptr) return false;
+      if (request.head.has(CallHead::kLong)) control(request.remote, Control::kCancel, 0, request.call->id_);
+      end(*request.call, CallStatus::expired);
       return false;
     }
     if (endpoint_->has_credit(request.remote.index)) return true;
@@ -183,12 +185,17 @@ void Client::send_long(Request& request, std::span<const Bytes> parts, uint64_t 
 }
 
 // Sends a request that the server itself handles, without waiting.
-am::Outcome Client::control(const Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept {
+am::Outcome Client::send_control(const Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept {
   MessageWords words;
   words.add(id);
   words.add(binding);
   words.add(CallHead{.procedure = procedure, .flags = CallHead::kControl | CallHead::kOneWay}.word());
   return endpoint_->request_now(remote.index, kCallHandler, {}, words);
+}
+
+void Client::control(Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept {
+  if (send_control(remote, procedure, binding, id) == am::Outcome::sent) return;
+  if (endpoint_->is_open(remote.index)) notices_.push_back({&remote, remote.epoch, procedure, binding, id});
 }
 
 // ---- importing
@@ -242,11 +249,6 @@ Status Client::import_into(Binding& binding, Nanoseconds timeout) {
   binding.id_ = call.result();
   binding.epoch_ = remote.epoch;
   return {};
-}
-
-// The end of a channel ends its bindings, and the server drops them.
-void Client::release(Remote& remote, uint32_t binding) noexcept {
-  if (control(remote, Control::kRelease, binding, 0) == am::Outcome::not_sent) releases_.push_back({&remote, remote.epoch, binding});
 }
 
 // ---- ending
@@ -431,10 +433,11 @@ void Client::look() {
   for (size_t i = 0; i < remotes_.size(); ++i) {
     if (endpoint_->is_mapped(remotes_[i]->index) && !endpoint_->is_open(remotes_[i]->index)) lose(*remotes_[i]);
   }
-  while (!releases_.empty()) {
-    const Release last = releases_.back();
-    if (last.epoch == last.remote->epoch && control(*last.remote, Control::kRelease, last.binding, 0) == am::Outcome::not_sent) break;
-    releases_.pop_back();
+  while (!notices_.empty()) {
+    const Notice& last = notices_.back();
+    const bool same = last.epoch == last.remote->epoch;  // a server forgets its callers when their channels end
+    if (same && send_control(*last.remote, last.procedure, last.binding, last.id) == am::Outcome::not_sent) break;
+    notices_.pop_back();
   }
   if (deadlines_.empty()) return;
   for (const Nanoseconds now = monotonic_now(); !deadlines_.empty() && deadlines_.begin()->first <= now;) {
@@ -460,7 +463,7 @@ Binding& Binding::operator=(Binding&& from) noexcept {
 }
 
 void Binding::release() noexcept {
-  if (is_open()) client_->release(*remote_, id_);
+  if (is_open()) client_->control(*remote_, Control::kRelease, id_, 0);
   client_ = nullptr;
 }
 

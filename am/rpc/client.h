@@ -100,9 +100,11 @@ class Client {
 
   Client(std::unique_ptr<am::Endpoint> endpoint, const ClientOptions& options);
 
-  struct Release {  // a binding that had no credit to be released
+  struct Notice {  // what a server has to learn, and had no credit for
     Remote* remote;
-    uint32_t epoch, binding;
+    uint32_t epoch;
+    uint16_t procedure;
+    uint32_t binding, id;
   };
 
   // Sending. begin() makes the words before the arguments; false: the call has ended. The others end the call if they cannot send it.
@@ -113,9 +115,9 @@ class Client {
   MutableBytes reserve(const Request& request, size_t bytes);
   bool commit(const Request& request, uint8_t handler, size_t bytes);
   void send_long(Request& request, std::span<const Bytes> parts, uint64_t total);
-  am::Outcome control(const Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept;
+  am::Outcome send_control(const Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept;
+  void control(Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept;
   Status import_into(Binding& binding, Nanoseconds timeout);
-  void release(Remote& remote, uint32_t binding) noexcept;
 
   // Ending.
   bool is_under_way(const PendingCall& call) const noexcept { return slots_[call.id_ & kIndexMask].call == &call; }
@@ -143,7 +145,7 @@ class Client {
   std::vector<uint32_t> free_;           // slots
   std::multimap<Nanoseconds, uint32_t> deadlines_;  // of calls that have one: their ids
   std::vector<PendingCall*> ended_;      // calls with functions that have not run
-  std::vector<Release> releases_;
+  std::vector<Notice> notices_;
   uint64_t results_coming_ = 0;          // bytes
   uint32_t empty_polls_ = 0;
   uint32_t unpolled_ = 0;                // calls started since the last poll
