@@ -1,0 +1,259 @@
+// worker.h - a kernel thread of a scheduler: its ready queue, timers and idle loop; used through fiber.h.
+//
+// Each worker has a lock that protects its queue, its timers and the fibers that belong to it. Its own thread takes that lock with a store
+// and a load: no atomic read-modify-write, which would cost more than the switch. Another thread announces itself, makes all cores fence
+// (unet/base/fence.h), and waits until the owner is out. Only idle workers do that, in order to steal. A thread that wakes another worker's
+// fiber does not need the lock: it puts the fiber into that worker's inbox.
+//
+// The owner holds its lock during a switch. So a fiber that is in the queue but still on its stack cannot be stolen.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <vector>
+
+#include "am/rpc/fiber/context.h"
+#include "am/rpc/fiber/timer_heap.h"
+#include "unet/base/fence.h"
+#include "unet/base/misuse.h"
+#include "unet/mapping.h"
+
+namespace unet::fiber {
+
+class Scheduler;
+
+class Worker {
+ public:
+  Worker(Scheduler& scheduler, Descriptor wakes, bool alone) noexcept;
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // The worker of this thread, or nullptr. A fiber may be on another thread after each switch. Compilers take the address of a thread-local
+  // variable for constant in a function, so this reads it in a way that they do not see through.
+  [[gnu::always_inline]] static Worker* current() noexcept {
+#if defined(__x86_64__)
+    Worker* worker;
+    asm volatile("movq unet_fiber_worker@gottpoff(%%rip), %0\n\tmovq %%fs:(%0), %0" : "=r"(worker) : : "memory");
+    return worker;
+#else
+    return far_current();
+#endif
+  }
+  // The fiber that runs here; nullptr in a poller, which runs on the thread's own stack.
+  Fiber* running() noexcept { return current_ != &root_ ? current_ : nullptr; }
+  Scheduler& scheduler() noexcept { return scheduler_; }
+  // Whether no other thread runs fibers of this scheduler.
+  bool alone() const noexcept { return alone_; }
+
+  // ---- what fibers do; only on the worker's own thread
+
+  [[gnu::always_inline]] void yield() noexcept {
+    Fiber* const self = current_;
+    if (self == &root_) [[unlikely]] return;
+    lock();
+    self->state_ = Fiber::State::ready;
+    Fiber* next = head_;
+    if (next == nullptr || count_turn()) [[unlikely]] {
+      next = &root_;
+      push(*self);
+    } else {  // one comes, one goes: ready_ stays
+      tail_->next_ = self;
+      self->next_ = nullptr;
+      tail_ = self;
+      head_ = next->next_;
+    }
+    switch_to(*self, *next);
+  }
+  [[gnu::always_inline]] void park() noexcept {
+    Fiber* const self = parkable();
+    lock();
+    if (self->permit_) {
+      self->permit_ = false;
+      unlock();
+      return;
+    }
+    self->state_ = Fiber::State::parked;
+    switch_to(*self, *take());
+  }
+  // False: the deadline came first.
+  bool park_until(Nanoseconds deadline);
+  // Wakes a fiber of any worker, from this thread. The caller holds no worker's lock.
+  [[gnu::always_inline]] void unpark(Fiber& fiber) noexcept {
+    lock();
+    const bool here = fiber.worker_.load(std::memory_order_acquire) == this;
+    if (here) make_ready(fiber);
+    unlock();
+    if (!here) {
+      post(fiber);
+    } else if (!alone_) {
+      share();
+    }
+  }
+  // Wakes a fiber from any thread.
+  static void post(Fiber& fiber) noexcept;
+
+  // Makes a fiber that belongs to this worker and has room for its task; nullptr: there is no stack. start() makes it ready.
+  Fiber* create(size_t task_bytes, void (*function)(void*));
+  // The same for a stack that another thread has taken. post() makes the fiber ready.
+  static void prepare(Fiber& fiber, Worker& worker, size_t task_bytes, void (*function)(void*)) noexcept;
+  void start(Fiber& fiber) noexcept {
+    lock();
+    make_ready(fiber);
+    unlock();
+    if (!alone_) share();
+  }
+  // Waits until the fiber has ended and has left its stack. detach(): nothing waits for it.
+  void join(Fiber& fiber) noexcept;
+  void detach(Fiber& fiber) noexcept;
+  static bool has_ended(const Fiber& fiber) noexcept { return fiber.joiner_.load(std::memory_order_acquire) == Fiber::ended_mark(); }
+  // Gives the stack of a fiber back that has ended.
+  void recycle(Fiber& fiber) noexcept;
+
+  // ---- what the scheduler does
+
+  // Runs fibers until the scheduler is over.
+  void run() noexcept;
+  // Ends a sleep, from any thread.
+  void wake() noexcept;
+  bool is_asleep() const noexcept { return asleep_.load(std::memory_order_relaxed) != 0; }
+  uint64_t started() const noexcept { return started_.load(std::memory_order_acquire); }
+  uint64_t ended() const noexcept { return ended_.load(std::memory_order_acquire); }
+
+ private:
+  static constexpr uint32_t kTurnsMost = 64;   // switches between two polls while fibers are ready
+  static constexpr uint32_t kFreeMost = 256;   // free stacks that a worker keeps for itself
+
+  static Worker* far_current() noexcept;
+  static void entry(boost::context::detail::transfer_t from) noexcept;
+  [[noreturn]] static void exit() noexcept;
+
+  // ---- the lock
+  void lock() noexcept {
+    busy_.store(1, std::memory_order_relaxed);
+    light_fence();
+    // acquire: we see all that a thief has changed.
+    if ((thief_.load(std::memory_order_acquire) | reinterpret_cast<uintptr_t>(inbox_.load(std::memory_order_relaxed))) != 0) [[unlikely]] {
+      lock_slowly();
+    }
+  }
+  void unlock() noexcept { busy_.store(0, std::memory_order_release); }
+  void lock_slowly() noexcept;
+  // A thief's lock. False: the owner does not get out of it, or another thief is there.
+  bool seize() noexcept;
+  void release() noexcept { thief_.store(0, std::memory_order_release); }
+
+  // ---- with the lock
+  Fiber* parkable() noexcept {
+    if (current_ == &root_) [[unlikely]] misused("a poller must not wait: its handlers start or wake a fiber that waits instead");
+    return current_;
+  }
+  // Counts a switch. True: it is time to poll.
+  bool count_turn() noexcept {
+    const uint32_t turns = turns_.load(std::memory_order_relaxed) + 1;
+    turns_.store(turns, std::memory_order_relaxed);
+    return static_cast<int32_t>(turns - next_visit_) >= 0;
+  }
+  void set_ready(uint32_t count) noexcept { ready_.store(count, std::memory_order_relaxed); }
+  uint32_t ready() const noexcept { return ready_.load(std::memory_order_relaxed); }
+  void push(Fiber& fiber) noexcept {
+    fiber.next_ = nullptr;
+    if (head_ == nullptr) {
+      head_ = &fiber;
+    } else {
+      tail_->next_ = &fiber;
+    }
+    tail_ = &fiber;
+    set_ready(ready() + 1);
+  }
+  Fiber* pop() noexcept {
+    Fiber* const fiber = head_;
+    head_ = fiber->next_;
+    set_ready(ready() - 1);
+    return fiber;
+  }
+  // The fiber to switch to: the next ready one, or the root, which polls.
+  Fiber* take() noexcept { return head_ == nullptr || count_turn() ? &root_ : pop(); }
+  void make_ready(Fiber& fiber) noexcept {
+    if (fiber.state_ != Fiber::State::parked) {
+      fiber.permit_ = true;
+      return;
+    }
+    __builtin_prefetch(fiber.context_);  // it runs soon
+    __builtin_prefetch(static_cast<std::byte*>(fiber.context_) + 64);
+    __builtin_prefetch(static_cast<std::byte*>(fiber.context_) + 128);
+    if (fiber.timer_ != kNoTimer) remove_timer(fiber);
+    fiber.state_ = Fiber::State::ready;
+    push(fiber);
+  }
+  void remove_timer(Fiber& fiber) noexcept;
+  void note_timers() noexcept { deadline_.store(timers_.earliest(), std::memory_order_relaxed); }
+  void drain() noexcept;
+  // Makes fibers ready that are in the inbox or have reached their deadline.
+  void collect(Nanoseconds now) noexcept;
+  void publish_end(Fiber& fiber) noexcept;
+
+  // Leaves `from`. The caller has set its state. Returns when `from` runs again, perhaps on another worker. Releases the lock.
+  [[gnu::always_inline]] void switch_to(Fiber& from, Fiber& to) noexcept {
+    to.state_ = Fiber::State::running;
+    current_ = &to;
+    Switch::before(from, to);
+    arrive(boost::context::detail::jump_fcontext(to.context_, &from), from);
+  }
+  [[gnu::always_inline]] static void arrive(boost::context::detail::transfer_t from, Fiber& self) noexcept {
+    Fiber& before = *static_cast<Fiber*>(from.data);
+    before.context_ = from.fctx;
+    Switch::after(before, self);
+    Worker* const worker = self.worker_.load(std::memory_order_relaxed);
+    if (before.state_ == Fiber::State::ended) [[unlikely]] worker->publish_end(before);
+    worker->unlock();
+  }
+
+  // ---- idle
+  // Lets a sleeping worker have ready fibers.
+  void share() noexcept;
+  bool steal(Nanoseconds now) noexcept;
+  void set_pace(Nanoseconds now) noexcept;
+  // False: the scheduler is over.
+  bool idle(Nanoseconds now, uint32_t work) noexcept;
+  void sleep() noexcept;
+
+  // Used at each switch
+  Fiber* current_ = &root_;
+  Fiber* head_ = nullptr;             // the ready queue
+  Fiber* tail_ = nullptr;
+  std::atomic<uint32_t> busy_{0};     // the owner holds the lock
+  std::atomic<uint32_t> turns_{0};    // switches: thieves see whether the queue moves
+  std::atomic<uint32_t> ready_{0};    // length of the queue
+  uint32_t next_visit_ = kTurnsMost;  // the root polls when turns_ is that
+  const bool alone_;
+  uint32_t free_count_ = 0;
+  Fiber* free_ = nullptr;             // stacks of fibers that have ended
+  // Written by others
+  alignas(64) std::atomic<uintptr_t> thief_{0};
+  std::atomic<Fiber*> inbox_{nullptr};  // woken by others, the newest first
+  std::atomic<uint32_t> asleep_{0};
+
+  alignas(64) Fiber root_;            // the thread's own stack: polls, steals and sleeps
+  Scheduler& scheduler_;
+  TimerHeap timers_;
+  std::atomic<Nanoseconds> deadline_{kNever};  // the earliest timer's, for thieves
+  std::atomic<uint64_t> started_{0};
+  std::atomic<uint64_t> ended_{0};
+  Descriptor wakes_;
+  // Of the root
+  uint32_t interval_ = kTurnsMost;    // switches between two polls
+  uint32_t visits_ = 0;
+  Nanoseconds last_visit_ = 0;
+  Nanoseconds idle_since_ = 0;        // 0: not idle
+  Nanoseconds next_yield_ = 0;        // in nanoseconds of idleness
+  struct Victim {
+    uint32_t turns = 0;
+    Nanoseconds since = 0;            // the queue does not move since then
+  };
+  std::vector<Victim> victims_;
+  std::vector<pollfd> waits_;
+};
+
+}  // namespace unet::fiber
