@@ -15,6 +15,7 @@
 #include "am/rpc/byte_buffer.h"
 #include "am/rpc/call_status.h"
 #include "am/rpc/codec.h"
+#include "am/rpc/fiber/fiber.h"
 #include "unet/base/time.h"
 
 namespace unet::rpc {
@@ -60,6 +61,7 @@ class PendingCall {
   Nanoseconds deadline_ = kNever;
   Function function_ = nullptr;
   void* context_ = nullptr;
+  fiber::Fiber* waiting_ = nullptr;
   std::unique_ptr<Assembly> long_result_;
 };
 
@@ -91,7 +93,9 @@ class Reply {
   uint32_t failure() const noexcept { return failure_; }
   explicit operator bool() const noexcept { return status_ == CallStatus::ok; }
   Result& operator*() noexcept { return result_; }
+  const Result& operator*() const noexcept { return result_; }
   Result* operator->() noexcept { return &result_; }
+  const Result* operator->() const noexcept { return &result_; }
 
  private:
   CallStatus status_;

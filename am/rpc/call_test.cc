@@ -61,7 +61,7 @@ class Pair {
     server->provide(kTest, kMake, [](uint64_t size) { return pattern(size); });
     server->provide(kTest, kFail, [](int number) -> OrFailure<int> { return tl::unexpected(Failure{static_cast<uint32_t>(number)}); });
     server->provide(kTest, kLater, [this](Response<int> answer, int value) { later.emplace_back(std::move(answer), value); });
-    server->provide(kTest, kThread, [] { return static_cast<uint64_t>(::gettid()); }, RunIn::thread);
+    if (options.threads != 0) server->provide(kTest, kThread, [] { return static_cast<uint64_t>(::gettid()); }, RunIn::thread);
   }
   void start() {
     stop_ = false;

@@ -63,7 +63,7 @@ Client::~Client() {
 // ---- sending
 
 bool Client::begin(Request& request, uint32_t binding, uint64_t long_total) {
-  if (__builtin_expect(++unpolled_ >= kPollEvery, 0)) poll();
+  if (__builtin_expect(++unpolled_ >= kPollEvery, 0) && fiber::current() == nullptr) poll();
   uint32_t id = 0;
   if (request.call != nullptr) {
     PendingCall& call = *request.call;
@@ -112,8 +112,16 @@ bool Client::wait_for_credit(const Request& request) {
   const auto ended = [&] { return request.call != nullptr && !is_under_way(*request.call); };
   const uint32_t epoch = request.remote.epoch;
   for (uint32_t empty = 0;;) {
-    empty = poll() != 0 ? 0 : empty + 1;
-    if (empty >= kPollsBeforeWait) wait(kNap);
+    if (fiber::Fiber* const self = fiber::current()) {
+      fibers_.push_back(self);
+      unlock();
+      fiber::park_until(std::min(request.deadline, monotonic_now() + kNap));
+      lock();
+      std::erase(fibers_, self);
+    } else {
+      empty = poll() != 0 ? 0 : empty + 1;
+      if (empty >= kPollsBeforeWait) wait(kNap);
+    }
     if (ended() || request.remote.epoch != epoch) return false;
     if (!endpoint_->is_open(request.remote.index)) {
       if (request.call != nullptr) end(*request.call, CallStatus::unavailable);
@@ -216,6 +224,7 @@ Binding Client::bind_later(std::string_view target, const Interface& interface) 
 }
 
 Result<Binding> Client::import(std::string_view target, const Interface& interface, Nanoseconds timeout) {
+  const FiberLock held(*this);
   Binding binding = bind_later(target, interface);
   if (const Status there = import_into(binding, timeout); !there) return tl::unexpected(there.error());
   return binding;
@@ -241,7 +250,7 @@ Status Client::import_into(Binding& binding, Nanoseconds timeout) {
       commit(request, kCallHandler, size);
     }
   }
-  wait_for(call);
+  wait_locked(call);
   if (!call.ok()) {
     return fail(error_of(call.status()), "import " + binding.name_ + " version " + std::to_string(binding.version_) + " from " +
                                              remote.target + ": " + std::string(to_string(call.status())));
@@ -271,11 +280,9 @@ PendingCall* Client::find(uint32_t id, am::Index from) noexcept {
 void Client::end(PendingCall& call, CallStatus status) noexcept {
   free_slot(call);
   call.status_ = status;
-  if (call.function_ == nullptr) {
-    call.client_ = nullptr;
-  } else {
-    ended_.push_back(&call);
-  }
+  if (call.function_ != nullptr) return ended_.push_back(&call);
+  call.client_ = nullptr;
+  if (call.waiting_ != nullptr) fiber::unpark(*std::exchange(call.waiting_, nullptr));
 }
 
 void Client::free_slot(PendingCall& call) noexcept {
@@ -295,7 +302,9 @@ void Client::free_slot(PendingCall& call) noexcept {
 }
 
 void PendingCall::cancel() noexcept {
-  if (client_ != nullptr) client_->forget(*this);
+  if (client_ == nullptr) return;
+  const FiberLock held(*client_);
+  client_->forget(*this);
 }
 
 void Client::forget(PendingCall& call) noexcept {
@@ -375,8 +384,17 @@ void Client::lose(Remote& remote) {
 uint32_t Client::poll() {
   unpolled_ = 0;
   const uint32_t arrived = endpoint_->poll();
+  if (__builtin_expect(!fibers_.empty(), 0)) wake_fibers(arrived);
   settle(arrived != 0);
   return arrived;
+}
+
+// Each message may have brought a credit.
+void Client::wake_fibers(size_t count) noexcept {
+  for (; count != 0 && !fibers_.empty(); --count) {
+    fiber::unpark(*fibers_.front());
+    fibers_.pop_front();
+  }
 }
 
 WaitOutcome Client::wait(Nanoseconds timeout, Nanoseconds spin) {
@@ -389,11 +407,12 @@ WaitOutcome Client::wait(Nanoseconds timeout, Nanoseconds spin) {
   return outcome == WaitOutcome::timed_out && limit != timeout ? WaitOutcome::ready : outcome;
 }
 
-bool Client::arm(Nanoseconds& limit) {
+std::optional<int> Client::arm(Nanoseconds& limit) {
   look();
   run_functions();
   shorten(limit);
-  return endpoint_->arm(limit);
+  if (!endpoint_->arm(limit)) return std::nullopt;
+  return endpoint_->descriptor().value_or(-1);
 }
 
 // Lowers a time-out to the next deadline.
@@ -404,6 +423,21 @@ void Client::shorten(Nanoseconds& limit) const noexcept {
 }
 
 void Client::wait_for(PendingCall& call) {
+  const FiberLock held(*this);
+  wait_locked(call);
+}
+
+// In a fiber the caller holds the client; other fibers use it meanwhile.
+void Client::wait_locked(PendingCall& call) {
+  if (fiber::Fiber* const self = fiber::current()) {
+    while (!call.done()) {
+      call.waiting_ = self;
+      unlock();
+      fiber::park();
+      lock();
+    }
+    return;
+  }
   for (uint32_t empty = 0; !call.done();) {
     empty = poll() != 0 ? 0 : empty + 1;
     if (empty < kPollsBeforeWait || call.done()) continue;
@@ -425,6 +459,7 @@ void Client::run_functions() {
     PendingCall& call = *ended_.front();
     ended_.erase(ended_.begin());
     call.client_ = nullptr;
+    if (call.waiting_ != nullptr) fiber::unpark(*std::exchange(call.waiting_, nullptr));
     call.function_(call, call.context_);
   }
 }
@@ -463,6 +498,8 @@ Binding& Binding::operator=(Binding&& from) noexcept {
 }
 
 void Binding::release() noexcept {
+  if (client_ == nullptr) return;
+  const FiberLock held(*client_);
   if (is_open()) client_->control(*remote_, Control::kRelease, id_, 0);
   client_ = nullptr;
 }
@@ -487,6 +524,7 @@ Client::Request Binding::request(PendingCall* call, uint16_t number) const noexc
 }
 
 void Binding::start_bytes(PendingCall& call, uint16_t number, std::span<const Bytes> parts) {
+  const FiberLock held(*client_);
   if (!is_open() && !ready(&call)) return;
   uint64_t total = 0;
   for (const Bytes part : parts) total += part.size();

@@ -9,9 +9,11 @@
 // once. CallStatus says how it ended, and may_have_run() whether the procedure may have run.
 //
 // A client, its bindings and its calls belong to one thread. Call poll() or wait() now and then while calls are under way; the functions
-// that wait for a call do so. Sources: Bershad et al., LRPC (1990) and URPC (1991).
+// that wait for a call do so. With fibers, add the client to their fiber::Scheduler, which polls it: a fiber that waits for a call or for
+// room lets others run. import() in a fiber holds up the other fibers of its thread. Sources: Bershad et al., LRPC (1990) and URPC (1991).
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,6 +23,7 @@
 #include "am/endpoint.h"
 #include "am/rpc/call.h"
 #include "am/rpc/call_message.h"
+#include "am/rpc/fiber_lock.h"
 #include "am/rpc/procedure.h"
 
 namespace unet::rpc {
@@ -50,11 +53,11 @@ struct Remote {
   uint32_t under_way = 0;  // calls
 };
 
-class Client {
+class Client final : public fiber::Poller {
  public:
   // Errors: as am::Endpoint::create().
   static Result<std::unique_ptr<Client>> create(Context& context, const ClientOptions& options = {});
-  ~Client();
+  ~Client() override;
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
@@ -67,14 +70,14 @@ class Client {
   Binding bind_later(std::string_view target, const Interface& interface);
 
   // Handles what has arrived, and runs the functions of calls that have ended. Returns the number of messages.
-  uint32_t poll();
+  uint32_t poll() override;
   // Waits until something may have happened; polls for `spin` before it sleeps.
   WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever, Nanoseconds spin = unet::Endpoint::kDefaultSpin);
   // Waits until the call has ended.
   void wait_for(PendingCall& call);
-  // For an event loop: as in am::Endpoint.
-  Result<int> descriptor() { return endpoint_->descriptor(); }
-  bool arm(Nanoseconds& limit);
+  // For an event loop, or a fiber::Scheduler: nullopt if there is work already; poll() then. Otherwise a descriptor, which becomes readable
+  // when there may be work; lowers `limit` to the time after which the program must poll anyway. -1: the NI is gone.
+  std::optional<int> arm(Nanoseconds& limit) override;
 
   uint32_t under_way() const noexcept { return static_cast<uint32_t>(slots_.size() - free_.size()); }
   const ClientCounters& counters() const noexcept { return counters_; }
@@ -118,6 +121,7 @@ class Client {
   am::Outcome send_control(const Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept;
   void control(Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept;
   Status import_into(Binding& binding, Nanoseconds timeout);
+  void wait_locked(PendingCall& call);
 
   // Ending.
   bool is_under_way(const PendingCall& call) const noexcept { return slots_[call.id_ & kIndexMask].call == &call; }
@@ -133,6 +137,7 @@ class Client {
   void take_returned(const am::Returned& returned);
   void lose(Remote& remote);
   void shorten(Nanoseconds& limit) const noexcept;
+  void wake_fibers(size_t count) noexcept;
   void settle(bool arrived);
   void run_functions();
   void look();
@@ -150,6 +155,7 @@ class Client {
   uint32_t empty_polls_ = 0;
   uint32_t unpolled_ = 0;                // calls started since the last poll
   uint32_t one_way_ = 0;                 // calls without an answer
+  std::deque<fiber::Fiber*> fibers_;     // that wait for a credit
   ClientCounters counters_;
 };
 
@@ -195,7 +201,10 @@ class Binding {
   Client& client() const noexcept { return *client_; }
   const std::string& target() const noexcept { return remote_->target; }
   // Imports, if there is no channel now, and waits at most `timeout`. Errors: as Client::import().
-  Status open(Nanoseconds timeout = 10 * kSecond) { return is_open() ? Status() : client_->import_into(*this, timeout); }
+  Status open(Nanoseconds timeout = 10 * kSecond) {
+    const FiberLock held(*client_);
+    return is_open() ? Status() : client_->import_into(*this, timeout);
+  }
   // Calls under way at the binding's server.
   uint32_t under_way() const noexcept { return remote_->under_way; }
   // False if the channel of this binding has ended. The next call imports again.
@@ -219,6 +228,7 @@ class Binding {
 
 template <typename... A>
 void Binding::send(PendingCall* call, uint16_t number, const A&... arguments) {
+  const FiberLock held(*client_);
   if (__builtin_expect(!is_open(), 0) && !ready(call)) return;
   const size_t size = encoded_size<A...>(arguments...);
   Client::Request request = this->request(call, number);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "unet/base/misuse.h"
+
 namespace unet::rpc {
 namespace {
 
@@ -61,6 +63,7 @@ Server::ExportedInterface& Server::interface_of(const Interface& interface) {
 }
 
 void Server::set(const Interface& interface, uint16_t number, std::shared_ptr<ExportedProcedure> procedure) {
+  if (procedure->run_in() == RunIn::thread && threads_ == nullptr) misused("procedures that run in threads need ServerOptions::threads");
   auto& procedures = interface_of(interface).procedures;
   if (procedures.size() <= number) procedures.resize(size_t{number} + 1);
   procedures[number] = std::move(procedure);
@@ -137,14 +140,43 @@ void Server::run(am::Token& token, const LateCall& call, const BindingEntry& bin
     return refuse(token, call, CallStatus::overloaded);
   }
   ++counters_.calls;
-  if (procedure->in_thread() && threads_ != nullptr) {
-    memory_ += arguments.size();
-    threads_->add({.call = defer(call), .procedure = procedure, .arguments = ByteBuffer(arguments)});
+  if (procedure->run_in() != RunIn::poll) {
+    if (!detach(call, procedure, arguments)) refuse(token, call, CallStatus::overloaded);
     return;
   }
   IncomingCall incoming(*this, token, call, arguments);
   procedure->run(incoming);
   if (!incoming.answered()) incoming.refuse(CallStatus::failed);
+}
+
+// Gives the call to a thread or a fiber. False: there is no memory for the fiber.
+bool Server::detach(const LateCall& call, const std::shared_ptr<ExportedProcedure>& procedure, Bytes arguments) {
+  DetachedCall detached{.call = defer(call), .procedure = procedure, .arguments = ByteBuffer(arguments)};
+  memory_ += arguments.size();
+  if (procedure->run_in() == RunIn::thread) {
+    threads_->add(std::move(detached));
+    return true;
+  }
+  if (fiber::Worker::current() == nullptr) misused("a procedure that runs in a fiber needs Scheduler::add(server), and run()");
+  const std::shared_ptr<LateCall> late = detached.call;
+  auto started = fiber::spawn([this, detached = std::move(detached)]() mutable {
+    detached.run();
+    const FiberLock held(*this);
+    end(detached);
+  });
+  if (started) {
+    started.detach();
+    return true;
+  }
+  memory_ -= arguments.size();
+  late->one_way = true;  // the caller gets its refusal elsewhere
+  send_late(late, {});
+  return false;
+}
+
+void Server::end(DetachedCall& detached) {
+  memory_ -= detached.arguments.size();
+  send_late(std::move(detached.call), std::move(detached.answer));
 }
 
 void Server::refuse(am::Token& token, const LateCall& call, CallStatus status) {
@@ -340,7 +372,9 @@ LateResponse IncomingCall::defer() {
 
 void LateResponse::send(AnswerBytes answer) {
   const std::shared_ptr<LateCall> call = std::exchange(call_, nullptr);
-  if (call != nullptr && call->server != nullptr) call->server->send_late(call, std::move(answer));
+  if (call == nullptr || call->server == nullptr) return;
+  const FiberLock held(*call->server);
+  call->server->send_late(call, std::move(answer));
 }
 
 void Server::send_late(std::shared_ptr<LateCall> call, AnswerBytes answer) {
@@ -426,10 +460,7 @@ void Server::pump() {
 void Server::settle(bool arrived) {
   if (__builtin_expect(!unmapped_.empty(), 0)) map_callers();
   if (threads_ != nullptr) {
-    for (ServerThreads::Job& job : threads_->take_ended()) {
-      memory_ -= job.arguments.size();
-      send_late(std::move(job.call), std::move(job.answer));
-    }
+    for (DetachedCall& each : threads_->take_ended()) end(each);
   }
   if (__builtin_expect(backlogs_ != 0, 0)) pump();
   if (!arrived && ++empty_polls_ % kCallersLookEvery == 0) look_at_callers();
@@ -465,10 +496,12 @@ WaitOutcome Server::sleep_beside_threads(Nanoseconds limit) {
   return ready > 0 ? WaitOutcome::ready : ready == 0 ? WaitOutcome::timed_out : WaitOutcome::interrupted;
 }
 
-bool Server::arm(Nanoseconds& limit) {
+std::optional<int> Server::arm(Nanoseconds& limit) {
   settle(false);
   look_at_callers();
-  return endpoint_->arm(limit);
+  if (!endpoint_->arm(limit)) return std::nullopt;
+  if (threads_ != nullptr) limit = std::min(limit, kMillisecond);  // their results do not make the descriptor readable
+  return endpoint_->descriptor().value_or(-1);
 }
 
 }  // namespace unet::rpc

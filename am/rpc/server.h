@@ -11,7 +11,8 @@
 // A procedure runs at most once for each call. Spans and string_views among its arguments lie in the message, where a caller on this host
 // can still change them; strings and vectors are copies.
 //
-// A server belongs to one thread. Nothing that a caller does makes it wait: answers without room wait in a bounded backlog.
+// A server belongs to one thread, or to the fibers of a fiber::Scheduler to which it was added. Nothing that a caller does makes it wait:
+// answers without room wait in a bounded backlog.
 #pragma once
 
 #include <deque>
@@ -23,7 +24,8 @@
 #include <vector>
 
 #include "am/endpoint.h"
-#include "am/rpc/incoming_call.h"
+#include "am/rpc/detached_call.h"
+#include "am/rpc/fiber_lock.h"
 #include "am/rpc/procedure.h"
 #include "am/rpc/server_threads.h"
 
@@ -57,16 +59,11 @@ struct ServerCounters {
   uint64_t dropped_answers = 0;  // of callers that are gone, or without memory for their backlog
 };
 
-enum class RunIn : uint8_t {
-  poll,    // in the server's poll(): at once, and nothing else runs meanwhile
-  thread,  // in one of ServerOptions::threads; the function must be safe to call from several
-};
-
-class Server {
+class Server final : public fiber::Poller {
  public:
   // Binds `name`. Errors: as am::Endpoint::create() and bind().
   static Result<std::unique_ptr<Server>> create(Context& context, std::string_view name, const ServerOptions& options = {});
-  ~Server();
+  ~Server() override;
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
@@ -83,11 +80,11 @@ class Server {
   uint32_t revoke_caller(uint64_t caller);
 
   // Runs the procedures of calls that have arrived, and sends late answers. Returns the number of messages.
-  uint32_t poll();
+  uint32_t poll() override;
   WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever, Nanoseconds spin = unet::Endpoint::kDefaultSpin);
-  // For an event loop: as in am::Endpoint. Not with ServerOptions::threads: their results do not make it readable.
-  Result<int> descriptor() { return endpoint_->descriptor(); }
-  bool arm(Nanoseconds& limit);
+  // For an event loop, or a fiber::Scheduler: nullopt if there is work already; poll() then. Otherwise a descriptor, which becomes readable
+  // when there may be work; lowers `limit` to the time after which the program must poll anyway. -1: the NI is gone.
+  std::optional<int> arm(Nanoseconds& limit) override;
 
   uint32_t late_under_way() const noexcept { return late_; }
   uint64_t memory() const noexcept { return memory_; }
@@ -142,6 +139,8 @@ class Server {
   void take_control(am::Token& token, const CallHead& head, const LateCall& call, uint32_t binding, WordReader& words);
   void begin_long(am::Token& token, const LateCall& call, uint32_t binding, const CallHead& head, uint64_t total);
   void run(am::Token& token, const LateCall& call, const BindingEntry& binding, uint16_t number, Bytes arguments);
+  bool detach(const LateCall& call, const std::shared_ptr<ExportedProcedure>& procedure, Bytes arguments);
+  void end(DetachedCall& detached);
   void import(am::Token& token, const LateCall& call, Bytes arguments);
   void refuse(am::Token& token, const LateCall& call, CallStatus status);
   const BindingEntry* find_binding(uint32_t binding, uint64_t caller) const noexcept;
@@ -190,7 +189,7 @@ class TypedProcedure final : public ExportedProcedure {
   static constexpr bool kLate = std::is_invocable_v<Function&, Response<R>, A...>;
 
  public:
-  TypedProcedure(Function function, RunIn run) : ExportedProcedure(run == RunIn::thread, kLate), function_(std::move(function)) {}
+  TypedProcedure(Function function, RunIn run) : ExportedProcedure(run, kLate), function_(std::move(function)) {}
 
  private:
   static_assert(kLate || std::is_invocable_v<Function&, A...>, "the function takes the procedure's arguments");
@@ -226,7 +225,7 @@ class TypedProcedure final : public ExportedProcedure {
 template <typename Function>
 class BytesProcedure final : public ExportedProcedure {
  public:
-  BytesProcedure(Function function, RunIn run) : ExportedProcedure(run == RunIn::thread, true), function_(std::move(function)) {}
+  BytesProcedure(Function function, RunIn run) : ExportedProcedure(run, true), function_(std::move(function)) {}
 
  private:
   void run(IncomingCall& call) override { function_(call); }

@@ -26,15 +26,15 @@ ServerThreads::~ServerThreads() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ServerThreads::add(Job job) {
+void ServerThreads::add(DetachedCall call) {
   {
     const std::lock_guard held(mutex_);
-    waiting_.push_back(std::move(job));
+    waiting_.push_back(std::move(call));
   }
   changed_.notify_one();
 }
 
-std::vector<ServerThreads::Job> ServerThreads::take_ended() {
+std::vector<DetachedCall> ServerThreads::take_ended() {
   const std::lock_guard held(mutex_);
   if (!ended_.empty()) {
     uint64_t count;
@@ -48,21 +48,12 @@ void ServerThreads::work() {
   for (;;) {
     changed_.wait(held, [this] { return ends_ || !waiting_.empty(); });
     if (ends_) return;
-    Job job = std::move(waiting_.front());
+    DetachedCall call = std::move(waiting_.front());
     waiting_.pop_front();
     held.unlock();
-    const LateCall& call = *job.call;
-    if (call.cancelled.load(std::memory_order_relaxed)) {
-      job.answer.status = CallStatus::cancelled;
-    } else if (call.deadline != kNever && monotonic_now() >= call.deadline) {
-      job.answer.status = CallStatus::expired;
-    } else {
-      job.answer.status = CallStatus::failed;  // unless the procedure answers
-      IncomingCall incoming(call, job.arguments.bytes(), job.answer);
-      job.procedure->run(incoming);
-    }
+    call.run();
     held.lock();
-    ended_.push_back(std::move(job));
+    ended_.push_back(std::move(call));
     const uint64_t one = 1;
     (void)!::write(ended_event_.get(), &one, sizeof one);
   }

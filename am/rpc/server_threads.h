@@ -8,46 +8,24 @@
 #include <thread>
 #include <vector>
 
-#include "am/rpc/incoming_call.h"
+#include "am/rpc/detached_call.h"
 #include "unet/mapping.h"
 
 namespace unet::rpc {
 
-// A procedure that a server exports.
-class ExportedProcedure {
- public:
-  ExportedProcedure(bool in_thread, bool may_be_late) noexcept : in_thread_(in_thread), may_be_late_(in_thread || may_be_late) {}
-  virtual ~ExportedProcedure() = default;
-  // Decodes the arguments, calls the function, and answers.
-  virtual void run(IncomingCall& call) = 0;
-  bool in_thread() const noexcept { return in_thread_; }
-  // The call may be answered after run() has returned.
-  bool may_be_late() const noexcept { return may_be_late_; }
-
- private:
-  bool in_thread_, may_be_late_;
-};
-
 class ServerThreads {
  public:
-  struct Job {
-    std::shared_ptr<LateCall> call;
-    std::shared_ptr<ExportedProcedure> procedure;
-    ByteBuffer arguments;
-    AnswerBytes answer{};
-  };
-
   // Errors: system (no descriptor left).
   static Result<std::unique_ptr<ServerThreads>> create(uint32_t threads);
-  // Waits for the procedures that run; jobs that have not begun are dropped.
+  // Waits for the procedures that run; calls that have not begun are dropped.
   ~ServerThreads();
   ServerThreads(const ServerThreads&) = delete;
   ServerThreads& operator=(const ServerThreads&) = delete;
 
-  void add(Job job);
-  // Returns the jobs that have ended.
-  std::vector<Job> take_ended();
-  // Readable while there are jobs that have ended.
+  void add(DetachedCall call);
+  // Returns the calls that have ended.
+  std::vector<DetachedCall> take_ended();
+  // Readable while there are calls that have ended.
   int descriptor() const noexcept { return ended_event_.get(); }
 
  private:
@@ -58,8 +36,8 @@ class ServerThreads {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ends_ = false;
-  std::deque<Job> waiting_;
-  std::vector<Job> ended_;
+  std::deque<DetachedCall> waiting_;
+  std::vector<DetachedCall> ended_;
   std::vector<std::thread> threads_;
 };
 

@@ -1,12 +1,12 @@
-// rpc_storm.cc - one side of calls of all kinds and sizes, with a count of how often each has run; tests/system/rpc_wires.py runs several, and
-// kills servers.
+// rpc_storm.cc - one side of calls of all kinds and sizes, with a count of runs of each; tests/system/rpc_wires.py runs several, and kills
+// servers.
 //
 // Usage: rpc_storm serve NAME TALLY | rpc_storm ask NAME[@HOST] TALLY FIRST COUNT SEED
 //
 // TALLY is a file with a byte for each operation. `serve` prints "ready" and adds 1 to the byte of each operation that it runs. `ask` calls
-// operations FIRST to FIRST + COUNT - 1, prints "asking", and at its end checks each status against the tally. It prints a line of JSON with
-// the number of calls for each status. Its status is 0 if an operation ran at most once, exactly once where its call says ok, and never
-// where its call says so.
+// operations FIRST to FIRST + COUNT - 1, prints "asking", and at its end checks each status against the tally. It prints the number of
+// calls for each status as a line of JSON. Its status is 0 if an operation ran at most once, exactly once where its call says ok, and
+// never where its call says so.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
