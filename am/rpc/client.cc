@@ -10,7 +10,6 @@ namespace {
 
 constexpr uint32_t kPollEvery = 16;      // calls started between two polls
 constexpr uint32_t kLookEvery = 64;      // empty polls between two looks for servers that ended and deadlines that passed
-constexpr uint32_t kPollsBeforeWait = 256;
 constexpr Nanoseconds kNap = kMillisecond;  // time between looks while a call waits
 
 CallStatus status_of(am::ReturnStatus why) noexcept {
@@ -47,7 +46,8 @@ Result<std::unique_ptr<Client>> Client::create(Context& context, const ClientOpt
 }
 
 Client::Client(std::unique_ptr<am::Endpoint> endpoint, const ClientOptions& options)
-    : endpoint_(std::move(endpoint)), connect_(options.connect), result_max_(options.result_max), results_max_(options.results_max) {
+    : endpoint_(std::move(endpoint)), connect_(options.connect), result_max_(options.result_max), results_max_(options.results_max),
+      polling_time_(options.spin) {
   const auto answer = [](am::Token& token, void* client) { static_cast<Client*>(client)->take_answer(token); };
   const auto piece = [](am::Token& token, void* client) { static_cast<Client*>(client)->take_answer_piece(token); };
   endpoint_->set_handler(kAnswerHandler, answer, this);
@@ -111,7 +111,7 @@ bool Client::begin(Request& request, uint32_t binding, uint64_t long_total) {
 bool Client::wait_for_credit(const Request& request) {
   const auto ended = [&] { return request.call != nullptr && !is_under_way(*request.call); };
   const uint32_t epoch = request.remote.epoch;
-  for (uint32_t empty = 0;;) {
+  for (;;) {
     if (fiber::Fiber* const self = fiber::current()) {
       fibers_.push_back(self);
       unlock();
@@ -119,8 +119,7 @@ bool Client::wait_for_credit(const Request& request) {
       lock();
       std::erase(fibers_, self);
     } else {
-      empty = poll() != 0 ? 0 : empty + 1;
-      if (empty >= kPollsBeforeWait) wait(kNap);
+      wait(kNap);
     }
     if (ended() || request.remote.epoch != epoch) return false;
     if (!endpoint_->is_open(request.remote.index)) {
@@ -397,14 +396,19 @@ void Client::wake_fibers(size_t count) noexcept {
   }
 }
 
-WaitOutcome Client::wait(Nanoseconds timeout, Nanoseconds spin) {
-  unpolled_ = 0;
-  Nanoseconds limit = timeout;
-  shorten(limit);
-  const WaitOutcome outcome = endpoint_->wait(limit, spin);
-  look();
-  run_functions();
-  return outcome == WaitOutcome::timed_out && limit != timeout ? WaitOutcome::ready : outcome;
+WaitOutcome Client::wait(Nanoseconds timeout) {
+  WaitOutcome outcome = WaitOutcome::ready;
+  const auto sleep = [&] {
+    Nanoseconds limit = timeout;
+    shorten(limit);
+    outcome = endpoint_->wait(limit, 0);
+    if (outcome == WaitOutcome::timed_out && limit != timeout) outcome = WaitOutcome::ready;
+    look();
+    run_functions();
+    return outcome == WaitOutcome::ready;
+  };
+  polling_time_.wait([this] { return poll(); }, sleep);
+  return outcome;
 }
 
 std::optional<int> Client::arm(Nanoseconds& limit) {
@@ -438,12 +442,7 @@ void Client::wait_locked(PendingCall& call) {
     }
     return;
   }
-  for (uint32_t empty = 0; !call.done();) {
-    empty = poll() != 0 ? 0 : empty + 1;
-    if (empty < kPollsBeforeWait || call.done()) continue;
-    wait();
-    empty = 0;
-  }
+  while (!call.done()) wait();
 }
 
 void Client::settle(bool arrived) {

@@ -24,6 +24,7 @@
 #include "am/rpc/call.h"
 #include "am/rpc/call_message.h"
 #include "am/rpc/fiber_lock.h"
+#include "am/rpc/polling_time.h"
 #include "am/rpc/procedure.h"
 
 namespace unet::rpc {
@@ -33,6 +34,7 @@ class Binding;
 struct ClientOptions {
   am::Options endpoint{};
   ConnectOptions connect{.local = am::kLocalOptions};  // for channels to servers
+  Nanoseconds spin = PollingTime::kAdaptive;  // time to poll before a wait sleeps
   uint64_t result_max = 64 * 1024 * 1024;    // bytes of a long result; longer ones end their calls with bad_result
   uint64_t results_max = 256 * 1024 * 1024;  // bytes of all long results that are coming
 };
@@ -71,8 +73,8 @@ class Client final : public fiber::Poller {
 
   // Handles what has arrived, and runs the functions of calls that have ended. Returns the number of messages.
   uint32_t poll() override;
-  // Waits until something may have happened; polls for `spin` before it sleeps.
-  WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever, Nanoseconds spin = unet::Endpoint::kDefaultSpin);
+  // Waits until something may have happened.
+  WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever);
   // Waits until the call has ended.
   void wait_for(PendingCall& call);
   // For an event loop, or a fiber::Scheduler: nullopt if there is work already; poll() then. Otherwise a descriptor, which becomes readable
@@ -145,6 +147,7 @@ class Client final : public fiber::Poller {
   std::unique_ptr<am::Endpoint> endpoint_;
   const ConnectOptions connect_;
   const uint64_t result_max_, results_max_;
+  PollingTime polling_time_;
   std::vector<std::unique_ptr<Remote>> remotes_;
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_;           // slots

@@ -36,7 +36,8 @@ Result<std::unique_ptr<Server>> Server::create(Context& context, std::string_vie
   return server;
 }
 
-Server::Server(std::unique_ptr<am::Endpoint> endpoint, const ServerOptions& options) : endpoint_(std::move(endpoint)), options_(options) {
+Server::Server(std::unique_ptr<am::Endpoint> endpoint, const ServerOptions& options) 
+    : endpoint_(std::move(endpoint)), options_(options), polling_time_(options.spin) {
   endpoint_->set_handler(kCallHandler, [](am::Token& token, void* server) { static_cast<Server*>(server)->take_call(token); }, this);
   endpoint_->set_handler(kPieceHandler, [](am::Token& token, void* server) { static_cast<Server*>(server)->take_piece(token); }, this);
 }
@@ -472,15 +473,19 @@ uint32_t Server::poll() {
   return arrived;
 }
 
-WaitOutcome Server::wait(Nanoseconds timeout, Nanoseconds spin) {
+WaitOutcome Server::wait(Nanoseconds timeout) {
   WaitOutcome outcome = WaitOutcome::ready;
-  if (threads_ == nullptr) {
-    outcome = endpoint_->wait(timeout, spin);
-  } else if (Nanoseconds limit = timeout; endpoint_->arm(limit)) {
-    outcome = sleep_beside_threads(limit);
-  }
-  settle(false);
-  look_at_callers();
+  const auto sleep = [&] {
+    if (threads_ == nullptr) {
+      outcome = endpoint_->wait(timeout, 0);
+    } else if (Nanoseconds limit = timeout; endpoint_->arm(limit)) {
+      outcome = sleep_beside_threads(limit);
+    }
+    settle(false);
+    look_at_callers();
+    return outcome == WaitOutcome::ready;
+  };
+  polling_time_.wait([this] { return poll(); }, sleep);
   return outcome;
 }
 

@@ -26,6 +26,7 @@
 #include "am/endpoint.h"
 #include "am/rpc/detached_call.h"
 #include "am/rpc/fiber_lock.h"
+#include "am/rpc/polling_time.h"
 #include "am/rpc/procedure.h"
 #include "am/rpc/server_threads.h"
 
@@ -48,6 +49,7 @@ struct ServerOptions {
   uint32_t late_max = 16384;                 // calls under way that are answered late; others are refused (overloaded)
   uint64_t arguments_max = 64 * 1024 * 1024;  // bytes of one call's arguments
   uint64_t memory_max = 256 * 1024 * 1024;   // bytes of long arguments and of answers that wait, of all callers
+  Nanoseconds spin = PollingTime::kAdaptive;  // time to poll before a wait sleeps
   uint32_t threads = 0;                      // for procedures that run in threads (RunIn::thread)
 };
 
@@ -81,7 +83,7 @@ class Server final : public fiber::Poller {
 
   // Runs the procedures of calls that have arrived, and sends late answers. Returns the number of messages.
   uint32_t poll() override;
-  WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever, Nanoseconds spin = unet::Endpoint::kDefaultSpin);
+  WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever);
   // For an event loop, or a fiber::Scheduler: nullopt if there is work already; poll() then. Otherwise a descriptor, which becomes readable
   // when there may be work; lowers `limit` to the time after which the program must poll anyway. -1: the NI is gone.
   std::optional<int> arm(Nanoseconds& limit) override;
@@ -165,6 +167,7 @@ class Server final : public fiber::Poller {
 
   std::unique_ptr<am::Endpoint> endpoint_;
   const ServerOptions options_;
+  PollingTime polling_time_;
   std::vector<std::unique_ptr<ExportedInterface>> interfaces_;
   std::vector<BindingEntry> bindings_;
   std::vector<uint32_t> free_bindings_;
