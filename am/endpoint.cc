@@ -134,6 +134,7 @@ void Endpoint::look_around() {
       continue;
     }
     handle_arrived();
+    peer->closed = event->reason;
     peers_.end(*peer);
     if (peer->translations == 0) remove_peer(*peer);
   }

@@ -101,6 +101,10 @@ class Endpoint {
 
   // Returns false if the index has no peer, or after its peer has closed, died or was lost.
   bool is_open(Index index) const noexcept { return is_mapped(index) && translations_[index].peer->open; }
+  // Returns why the index's channel has closed. Empty if it is open, or if only the flow to the peer has failed.
+  std::optional<control::CloseReason> close_reason(Index index) const noexcept {
+    return is_mapped(index) ? translations_[index].peer->closed : std::nullopt;
+  }
   // Returns a local peer's exposed segment as memory of this process: loads and stores reach the peer's own bytes. Empty if the channel is
   // not local or the peer exposed no segment; in the latter case each call asks the service again. Valid until the translation is unmapped.
   MutableBytes peer_segment(Index index);

@@ -416,8 +416,10 @@ TEST_CASE("a peer that goes: what it has not handled comes back, and so does all
   pair.until([&] { return back.status.size() >= 10; });
   CHECK(back.status == std::vector<ReturnStatus>(10, ReturnStatus::unreachable));
   CHECK(back.arguments == std::vector<uint32_t>{9});
+  CHECK(pair.a->close_reason(0) == control::CloseReason::closed_by_peer);
   CHECK(pair.a->request(0, kSilent, 1u) == Outcome::returned);
   REQUIRE(pair.a->unmap(0));
+  CHECK(!pair.a->close_reason(0));
   CHECK(pair.a->request(0, kSilent, 1u) == Outcome::returned);
   CHECK(back.status.back() == ReturnStatus::bad_entry);
 }

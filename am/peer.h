@@ -65,6 +65,7 @@ struct Peer {
   uint64_t id;
   uint32_t index = ~uint32_t{0};  // a translation that leads to this peer
   bool open = true;
+  std::optional<control::CloseReason> closed;  // why the channel has closed, as the NI says
   bool in_untold = false;        // listed in Endpoint::untold_
   uint32_t translations = 0;     // number of translations to this peer; 0: we send it no requests
   bool may_request = true;       // false: we opened the channel, and only for our own requests
