@@ -194,12 +194,13 @@ Nanoseconds Endpoint::rest(Nanoseconds limit) const noexcept {
 // Returns the same as a point in time; 0: soon, or at once.
 Nanoseconds Endpoint::due() const noexcept { return transfers_.empty() ? peers_.clock().next_timeout() : 0; }
 
-// Prepares a sleep. False if there was work: the caller may be waiting for what a handler did, and handlers also run without a message.
+// Prepares a sleep. False if there was work: the caller may be waiting for what a handler did, and handlers also run without a message. The
+// caller may also be waiting for a peer to come or to end.
 bool Endpoint::settle(Nanoseconds& limit) {
   if (handlers_.running()) return false;
   peers_.tell_credits();
-  const uint64_t before = handlers_.ended();
-  if (turn() != 0 || handlers_.ended() != before) return false;
+  const uint64_t before = handlers_.ended(), peers_before = peers_.changes();
+  if (turn() != 0 || handlers_.ended() != before || peers_.changes() != peers_before) return false;
   limit = rest(limit);
   peers_.absence().sleeps();
   return true;

@@ -568,6 +568,17 @@ TEST_CASE("a handler that runs without a message ends the wait of who has looked
   }
 }
 
+TEST_CASE("a peer that ends without a message to return is work for arm(), which sees it first") {
+  Pair pair(EITHER_PATH);
+  pair.start();
+  pair.stop();
+  CHECK(!pair.a->close_reason(0));
+  pair.b.reset();
+  REQUIRE(pair.a->descriptor());
+  Nanoseconds limit = kSecond;
+  while (pair.a->is_open(0)) CHECK((!pair.a->arm(limit) || pair.a->is_open(0)));
+}
+
 TEST_CASE("who waits sleeps, and wakes when something is to be handled") {
   Pair pair(EITHER_PATH);
   Heard heard;

@@ -20,6 +20,7 @@ PeerTable::PeerTable(unet::LayerEndpoint& endpoint, HandlerTable& handlers, Coun
 
 Peer& PeerTable::add(Channel channel, bool on_this_ni) {
   peers_.push_back(std::make_unique<Peer>(endpoint_, channel, ++identities_));
+  ++changes_;
   Peer& peer = *peers_.back();
   if (endpoint_.kind(channel) != control::ChannelKind::local) {
     FlowOptions options = flow_options_;
@@ -38,6 +39,7 @@ Peer& PeerTable::add(Channel channel, bool on_this_ni) {
 void PeerTable::end(Peer& peer) noexcept {
   if (!peer.open) return;
   peer.open = false;
+  ++changes_;
   const auto comes_back = [&](const PendingRequest& request) {
     if (request.kind == Kind::long_piece || (request.kind == Kind::get_request && !request.last)) return;
     handlers_.come_back(ReturnStatus::unreachable, request.kind, request.handler, request.index, {request.arguments.data(), request.count});

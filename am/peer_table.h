@@ -32,6 +32,8 @@ class PeerTable {
   }
   const std::vector<std::unique_ptr<Peer>>& all() const noexcept { return peers_; }
   const std::vector<Peer*>& wires() const noexcept { return wires_; }
+  // Returns how often a peer has come or ended.
+  uint64_t changes() const noexcept { return changes_; }
 
   // Sends a request that has its credit, and its tag by Peer::add_tag().
   SendOutcome send(Peer& peer, Tag tag, Index index, PacketFields& fields, Bytes payload);
@@ -69,7 +71,7 @@ class PeerTable {
   HandlerTable& handlers_;
   Counters& counters_;
   FlowOptions flow_options_;
-  uint64_t identities_ = 0;
+  uint64_t identities_ = 0, changes_ = 0;
   std::vector<Peer*> by_channel_;
   std::vector<Peer*> untold_;    // local peers that have to be told of requests handled without a reply
   std::vector<Peer*> wires_;
