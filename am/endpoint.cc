@@ -95,6 +95,7 @@ void Endpoint::let_in(const ConnectionRequest& request) {
   const bool on_this_ni = request.peer_uid != -1;
   Peer& peer = peers_.add(*channel, on_this_ni);
   // For its own processes the NI reports the bound name, or else the process ("pid 123"). For another host it reports only the host.
+  peer.user = request.peer_uid;
   if (!on_this_ni) {
     peer.host = request.peer;
   } else if (control::valid_name(request.peer)) {

@@ -89,6 +89,9 @@ class Endpoint {
   // requests only if it has Options::both_ways, too. After the peer's end the index stays in use until unmap(). Errors: invalid_argument
   // (index, no both_ways, a call from a handler), already_exists (the index is in use), not_found (the peer is gone, or has an index).
   Status map_back(Index index, uint64_t source, Tag tag = kAnyTag);
+  // Returns why the channel that start_map() asked for could not be opened; nullptr: it is open, or may be opened yet. Valid until the next
+  // call.
+  const Error* map_failure(Index index) noexcept;
   // Runs the handlers of messages that have arrived and of gets that are complete, then frees the index. Requests that the peer has not
   // acknowledged as handled are returned (unreachable); the peer may still handle them. Errors: not_found, invalid_argument (a call from a
   // handler).

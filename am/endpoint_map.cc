@@ -65,6 +65,11 @@ Status Endpoint::map_back(Index index, uint64_t source, Tag tag) {
   return {};
 }
 
+const Error* Endpoint::map_failure(Index index) noexcept {
+  const Opening* const opening = openings_.find(index);
+  return opening != nullptr && opening->failed ? &*opening->failed : nullptr;
+}
+
 Status Endpoint::unmap(Index index) {
   if (!in_use(index)) return fail(Errc::not_found, "translation " + std::to_string(index) + " is not in use");
   if (handlers_.running()) return fail(Errc::invalid_argument, "a handler unmaps nothing");

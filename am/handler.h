@@ -46,6 +46,10 @@ class Token {
   // Returns the sender's name as a target for map() here: the name it has bound, plus "@host" if it is on another host; for a reply, the
   // mapped name. Empty if it has none. A peer on another host may claim any name; only its host is certain. Valid while the handler runs.
   std::string_view source_name() const noexcept;
+  // Returns the sender's host, as the NI knows it; empty: this one. Valid while the handler runs.
+  std::string_view source_host() const noexcept;
+  // Returns the user of a process of this host that has connected to us, as the NI sees it (ConnectionRequest::peer_uid); otherwise -1.
+  int source_user() const noexcept;
   // The translation that leads to the sender; kNoIndex: none does, as for a request without Endpoint::map_back().
   uint32_t index() const noexcept;
   // Returns the tag of the message.

@@ -80,6 +80,7 @@ struct Peer {
   std::array<uint32_t, kFlowWindow> gets{};  // ring of the gets' request numbers
   std::array<PendingRequest, kFlowWindow> requests{};
   std::string host;              // the peer's host; empty: this one
+  int user = -1;                 // of a process of this NI that connected to us, as the NI sees it
   std::string name;              // the name that the peer has told, or by which it was mapped
 };
 
