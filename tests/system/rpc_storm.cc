@@ -150,8 +150,8 @@ int ask(const char* target, const char* tally_path, uint32_t first, uint32_t cou
     asked.gives_up = below(30) == 0;
     binding.set_timeout(below(5) == 0 ? (1 + below(5000)) * kMicrosecond : kNever);
     const Block block = block_of(asked.operation, size());
-    const auto& procedure = std::array{kNow, kNow, kLater, kThread}[below(4)];
-    binding.start(asked.call, procedure, asked.operation, asked.result, block);
+    constexpr std::array kProcedures{kNow, kNow, kLater, kThread};
+    binding.start(asked.call, kProcedures[below(4)], asked.operation, asked.result, block);
     if (asked.call.status() == CallStatus::unavailable && asked.call.done()) ::usleep(20'000);  // until the next server is there
     while (under_way.size() > 50 || (!under_way.empty() && under_way.front()->call.done())) {
       Asked& oldest = *under_way.front();
