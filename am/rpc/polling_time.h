@@ -15,8 +15,8 @@ class PollingTime {
   // kAdaptive, or the time for all waits.
   explicit PollingTime(Nanoseconds time) noexcept : fixed_(time) {}
 
-  // Polls by `poll`, which returns what it has found, for as long as it pays; then sleeps by sleep(), which returns whether the wait may have
-  // ended otherwise than by its time-out. Returns true if poll() has found something.
+  // Calls poll(), which returns the number of messages, for as long as that pays. Then calls sleep(), which returns false at its time-out.
+  // Returns whether one of them has found something.
   template <typename Poll, typename Sleep>
   bool wait(const Poll& poll, const Sleep& sleep) {
     const bool brief = fixed_ == kAdaptive && hand_overs_ >= kFew && ++brief_ones_ % kProbeEvery != 0;
