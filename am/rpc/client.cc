@@ -528,11 +528,18 @@ void Binding::start_bytes(PendingCall& call, uint16_t number, std::span<const By
   uint64_t total = 0;
   for (const Bytes part : parts) total += part.size();
   Client::Request request = this->request(&call, number);
-  if (total == 0) {
-    if (client_->begin(request, id_, 0)) client_->send_line(request);
+  if (total > line_room()) {
+    if (client_->begin(request, id_, total > kPayloadMax ? total : 0)) client_->send_long(request, parts, total);
     return;
   }
-  if (client_->begin(request, id_, total > kPayloadMax ? total : 0)) client_->send_long(request, parts, total);
+  request.head.length = static_cast<uint8_t>(total);
+  if (!client_->begin(request, id_, 0)) return;
+  std::byte* to = request.words.add_bytes(total);
+  for (const Bytes part : parts) {
+    copy_small(to, part.data(), part.size());
+    to += part.size();
+  }
+  client_->send_line(request);
 }
 
 }  // namespace unet::rpc

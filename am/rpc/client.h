@@ -218,6 +218,8 @@ class Binding {
   template <typename... A>
   void send(PendingCall* call, uint16_t number, const A&... arguments);
   bool ready(PendingCall* call);
+  // Bytes of arguments that fit the line of a request, beside its deadline.
+  size_t line_room() const noexcept { return kInlineArguments - (timeout_ == kNever ? 0 : 4); }
   void release() noexcept;
   Client::Request request(PendingCall* call, uint16_t number) const noexcept;
 
@@ -236,7 +238,7 @@ void Binding::send(PendingCall* call, uint16_t number, const A&... arguments) {
   const size_t size = encoded_size<A...>(arguments...);
   Client::Request request = this->request(call, number);
   if constexpr (fit<A...>(kInlineArguments)) {
-    if (size <= kInlineArguments - (timeout_ == kNever ? 0 : 4)) {
+    if (size <= line_room()) {
       request.head.length = static_cast<uint8_t>(size);
       if (!client_->begin(request, id_, 0)) return;
       encode<A...>(request.words.add_bytes(size), arguments...);
