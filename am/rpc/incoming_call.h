@@ -129,6 +129,7 @@ class IncomingCall {
   }
   // The call is answered later. Only in the server's poll.
   LateResponse defer();
+  bool can_defer() const noexcept { return server_ != nullptr && !answered_; }
   bool answered() const noexcept { return answered_; }
 
  private:

@@ -63,6 +63,7 @@ check_headers "$include" './unet/*.h' unet
 check_headers "$include/unet-am" './am/*.h' unet-am
 [[ -f $include/unet/unet.h && -f $include/unet/context.h ]] || report "unet.h or context.h was not installed in $include"
 [[ -f $include/unet-am/am/am.h && -f $include/unet-am/am/endpoint.h ]] || report "am.h or endpoint.h was not installed in $include/unet-am"
+[[ -f $include/unet/rpc.h && -f $include/unet-am/am/rpc/client.h ]] || report "rpc.h or client.h was not installed in $include"
 [[ -f $include/unet-am/am/splitc/splitc.h ]] || report "splitc.h was not installed in $include/unet-am/am/splitc"
 
 # An older C++ standard is refused in two lines.
@@ -93,6 +94,7 @@ check_abi unet "$include/unet/unet.h" libunet.so 'unet_' UNET_0 UNET_CXX_0
 sed '/^#include "unet/d' "$include/unet-am/am/am.h" >am_alone.h
 check_abi unet-am am_alone.h libunet_am.so 'unet_am_' UNET_AM_0 UNET_AM_CXX_0
 check_abi unet-splitc "$include/unet-am/am/splitc/split_c.h" libunet_splitc.so 'splitc_' UNET_SPLITC_0 UNET_SPLITC_CXX_0
+check_abi unet-rpc "$include/unet/rpc.h" libunet_rpc.so 'unet_rpc_' UNET_RPC_0 UNET_RPC_CXX_0
 check_abi unet-am2 "$include/unet-am/am/compat/am2/am.h" libunet_am2.so '\(AM_\|unet_am2_\)' UNET_AM2_0 none
 check_abi unet-gam "$include/unet-am/am/compat/gam/am.h" libunet_gam.so 'am_' UNET_GAM_0 none
 # The classic interfaces: old programs include <am.h>, and find the one whose package they name.
