@@ -195,6 +195,26 @@ def test_echo_over_a_wire():
         shutil.rmtree(directory)
 
 
+RPC_PING = r"Hello, Alice\.\n40 \+ 2 = 42, 1 \+ 1 = 2\na call takes [0-9.]+ us\n"
+
+
+def test_calls():
+    with unetd() as (ni, _):
+        for of_server in LANGUAGES:
+            serve = Process(example("rpc_ping" + of_server), "serve", "far/ping", ni=ni, ready="server 'far/ping' is ready")
+            with serve:
+                for language in LANGUAGES:
+                    out = run_well(example("rpc_ping" + language), "call", "far/ping", ni=ni)
+                    require(re.fullmatch(RPC_PING, out), f"rpc_ping{language} says: {out}")
+                code, out, err = serve.end(signal.SIGINT)
+                require(code == 0 and re.fullmatch(r"200\d\d (calls|additions)\n", out), f"the server ended with {code}: {out}{err}")
+        for language in LANGUAGES:
+            program = example("rpc_ping" + language)
+            refused(1, ["far/ping"], program, "call", "far/ping", ni=ni)
+            refused(2, ["usage"], program)
+            refused(2, ["usage"], program, "call", "one", "two")
+
+
 def test_put():
     out = run_well(UNET_RUN, "-n", "2", "--", example("put"))
     text = "Written by rank 1 into the memory of rank 0, where nobody copied it."
@@ -254,9 +274,8 @@ def test_network_interface_that_stops():
 
 
 def test_no_network_interface():
-    for name in ("hello", "am_hello", "echo_server", "echo_client"):
+    for name, *arguments in (("hello",), ("am_hello",), ("echo_server",), ("echo_client", "echo"), ("rpc_ping", "serve"), ("rpc_ping", "call")):
         for language in LANGUAGES:
-            arguments = ["echo"] if name == "echo_client" else []
             refused(1, ["no network interface listens at /tmp/unet-no-such", "unetd", "unet-run"], example(name + language),
                     *arguments, ni="unix:/tmp/unet-no-such")
 
