@@ -215,6 +215,14 @@ def test_calls():
             refused(2, ["usage"], program, "call", "one", "two")
 
 
+def test_calls_with_bytes_of_flatbuffers():
+    if not os.path.exists(example("flatbuffers/rpc_order")):
+        return  # the build had no FlatBuffers
+    with unetd() as (ni, _), Process(example("flatbuffers/rpc_order"), "serve", ni=ni, ready="the shop is open"):
+        out = run_well(example("flatbuffers/rpc_order"), ni=ni)
+        require(out == "Thank you, Alice. 859 cents\nfailed 1\n", f"rpc_order says: {out}")
+
+
 def test_put():
     out = run_well(UNET_RUN, "-n", "2", "--", example("put"))
     text = "Written by rank 1 into the memory of rank 0, where nobody copied it."
