@@ -79,7 +79,8 @@ class Endpoint {
   // (Token::source_name()). Options::admit decides which processes may connect; the tag decides which requests are delivered.
   Status bind(std::string_view name);
   // Makes translation `index` lead to `target` ("name" or "name@host") with tag `tag`; several indices may share a target. Runs handlers
-  // while it waits. Errors: invalid_argument (index), already_exists (the index is in use), and those of unet::Endpoint::connect().
+  // while it waits: for the channel, and before that at most ConnectOptions::wait until the name is bound. Errors: invalid_argument
+  // (index), already_exists (the index is in use), and those of unet::Endpoint::connect().
   Status map(Index index, std::string_view target, Tag tag = kAnyTag, const ConnectOptions& options = kConnect);
   // Maps without waiting: the first request waits for the channel. If there is no channel, that request is returned (bad_endpoint: no
   // endpoint has that name, or it refuses; otherwise unreachable), and the next request tries again. Errors: as map(), except those of the

@@ -22,10 +22,16 @@ Status Endpoint::bind(std::string_view name) {
 // ---- mapping
 
 Status Endpoint::map(Index index, std::string_view target, Tag tag, const ConnectOptions& options) {
-  if (const Status started = start_map(index, target, tag, options); !started) return started;
-  const Status there = finish_opening(index);
-  if (!there) openings_.cancel(index);
-  return there;
+  constexpr Nanoseconds kPause = 20 * kMillisecond;  // between two questions for a name that is not bound yet
+  const Nanoseconds deadline = monotonic_now() + options.wait;
+  for (;;) {
+    if (const Status started = start_map(index, target, tag, options); !started) return started;
+    const Status there = finish_opening(index);
+    if (!there) openings_.cancel(index);
+    const Nanoseconds now = monotonic_now();
+    if (there || there.error().code != Errc::not_found || now >= deadline) return there;
+    for (Waiting waiting(*this); monotonic_now() < now + kPause;) waiting.serve();
+  }
 }
 
 Status Endpoint::check_free(Index index) const {

@@ -343,3 +343,24 @@ TEST_CASE("a group calls the servers that are there") {
   REQUIRE(lost <= 1);
   REQUIRE_FALSE(BindingGroup::import(*client, std::array<std::string_view, 1>{"server9"}, kTest));
 }
+
+TEST_CASE("a client that comes first waits for the server's name") {
+  TestDaemon daemon;
+  Context context = *Context::open(daemon.ni(), "test");
+  ClientOptions options;
+  options.connect.wait = 60 * kSecond;
+  const auto client = *Client::create(context, options);
+  std::atomic<bool> stop{false};
+  std::thread thread([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const auto server = *Server::create(context, "late");
+    server->provide(kTest, kAdd, [](int a, int b) { return a + b; });
+    while (!stop.load(std::memory_order_acquire)) server->wait(kMillisecond);
+  });
+  Result<Binding> binding = client->import("late", kTest);
+  REQUIRE(binding);
+  REQUIRE(*binding->call(kAdd, 1, 2) == 3);
+  stop.store(true, std::memory_order_release);
+  thread.join();
+  REQUIRE(binding->call(kAdd, 1, 2).status() != CallStatus::ok);  // at once: a call does not wait for a name
+}

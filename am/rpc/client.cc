@@ -225,18 +225,20 @@ Binding Client::bind_later(std::string_view target, const Interface& interface) 
 Result<Binding> Client::import(std::string_view target, const Interface& interface, Nanoseconds timeout) {
   const FiberLock held(*this);
   Binding binding = bind_later(target, interface);
-  if (const Status there = import_into(binding, timeout); !there) return tl::unexpected(there.error());
+  if (const Status there = import_into(binding, timeout, connect_.wait); !there) return tl::unexpected(there.error());
   return binding;
 }
 
-Status Client::import_into(Binding& binding, Nanoseconds timeout) {
+Status Client::import_into(Binding& binding, Nanoseconds timeout, Nanoseconds wait_for_name) {
   Remote& remote = *binding.remote_;
-  const Nanoseconds now = monotonic_now();
-  const Nanoseconds deadline = timeout < kNever - now ? now + timeout : kNever;
+  ConnectOptions connect = connect_;
+  connect.wait = wait_for_name;
   if (endpoint_->in_use(remote.index) && !endpoint_->is_open(remote.index)) lose(remote);
   if (!endpoint_->in_use(remote.index)) {
-    if (const Status mapped = endpoint_->map(remote.index, remote.target, am::kAnyTag, connect_); !mapped) return mapped;
+    if (const Status mapped = endpoint_->map(remote.index, remote.target, am::kAnyTag, connect); !mapped) return mapped;
   }
+  const Nanoseconds now = monotonic_now();
+  const Nanoseconds deadline = timeout < kNever - now ? now + timeout : kNever;
   Call<uint32_t> call;
   Request request{.call = &call, .remote = remote, .deadline = deadline};
   request.head = {.procedure = Control::kImport, .flags = CallHead::kControl};

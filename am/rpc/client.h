@@ -33,7 +33,7 @@ class Binding;
 
 struct ClientOptions {
   am::Options endpoint{};
-  ConnectOptions connect{.local = am::kLocalOptions};  // for channels to servers
+  ConnectOptions connect{.local = am::kLocalOptions};  // for channels to servers; import() alone waits for a name
   Nanoseconds spin = PollingTime::kAdaptive;  // time to poll before a wait sleeps
   uint64_t result_max = 64 * 1024 * 1024;    // bytes of a long result; longer ones end their calls with bad_result
   uint64_t results_max = 256 * 1024 * 1024;  // bytes of all long results that are coming
@@ -122,7 +122,7 @@ class Client final : public fiber::Poller {
   void send_long(Request& request, std::span<const Bytes> parts, uint64_t total);
   am::Outcome send_control(const Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept;
   void control(Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept;
-  Status import_into(Binding& binding, Nanoseconds timeout);
+  Status import_into(Binding& binding, Nanoseconds timeout, Nanoseconds wait_for_name = 0);
   void wait_locked(PendingCall& call);
 
   // Ending.
