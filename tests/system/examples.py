@@ -215,6 +215,25 @@ def test_calls():
             refused(2, ["usage"], program, "call", "one", "two")
 
 
+def test_key_value_store():
+    store = example("rpc_kv")
+    with unetd() as (ni, _), Process(store, "--at", "far/kv", "serve", ni=ni, ready="store 'far/kv' is ready") as server_of_keys:
+        at = [store, "--at", "far/kv"]
+        with contextlib.ExitStack() as stack:
+            waiting = [stack.enter_context(Process(*at, "wait", "door", ni=ni)) for _ in range(3)]
+            lost = stack.enter_context(Process(*at, "wait", "nothing", ni=ni))
+            time.sleep(0.3)
+            require(run(*at, "get", "door", ni=ni) == (1, "", ""), "a key without a value has one")
+            require(run_well(*at, "put", "door", "open", ni=ni) == "", "put says something")
+            require(run_well(*at, "get", "door", ni=ni) == "open\n", "get says something else")
+            for process in waiting:
+                require(process.finish() == (0, "open\n", ""), "a call that waited says something else")
+            code, out, err = server_of_keys.end(signal.SIGINT)
+            require(code == 0 and out == "7 calls\n", f"the store ended with {code}: {out}{err}")
+            require(lost.finish() == (1, "", "rpc_kv: lost\n"), "the call that still waits is not lost")
+        require(run(store, "put", "door")[0] == 2, "put without a value is accepted")
+
+
 def test_calls_with_bytes_of_flatbuffers():
     if not os.path.exists(example("flatbuffers/rpc_order")):
         return  # the build had no FlatBuffers
