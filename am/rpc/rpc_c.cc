@@ -41,6 +41,7 @@ struct unet_rpc_pending final : PendingCall {
 struct unet_rpc_server {
   unet_rpc_admit admit = nullptr;
   void* admit_context = nullptr;
+  bool has_threads = false;
   std::unique_ptr<Server> server;  // declared last, because it uses the other members
 };
 
@@ -281,6 +282,7 @@ int unet_rpc_server_create(unet_context* context, const char* name, const unet_r
     take_if_set(taken.memory_max, wanted.memory_max);
     take_if_set(taken.threads, wanted.threads);
     wanted.endpoint.same_user_only = taken.same_user_only != 0;
+    owner->has_threads = wanted.threads != 0;
     auto made = Server::create(c_abi::of(context), name, wanted);
     if (!made) return failed(made.error());
     owner->server = std::move(*made);
@@ -298,6 +300,7 @@ int unet_rpc_provide(unet_rpc_server* server, const char* interface, uint32_t ve
     if (procedure == nullptr) return null_argument("procedure");
     if (number > kProcedureMax) return bad_procedure();
     if ((flags & ~unsigned{UNET_RPC_IN_THREAD}) != 0) return failed(Errc::invalid_argument, "an unknown flag: 0 or UNET_RPC_IN_THREAD");
+    if (flags != 0 && !server->has_threads) return failed(Errc::invalid_argument, "the server has no threads: set its option");
     const auto run = [procedure, context](IncomingCall& call) {
       no_throw([&] { procedure(reinterpret_cast<unet_rpc_request*>(&call), context); });
     };

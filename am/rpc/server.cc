@@ -367,6 +367,7 @@ void IncomingCall::refuse(CallStatus status, uint32_t failure) {
 }
 
 LateResponse IncomingCall::defer() {
+  if (server_ == nullptr) misused("a procedure that answers after it has returned runs in the server's poll: RunIn::poll");
   answered_ = true;
   return LateResponse(server_->defer(*call_));
 }

@@ -141,6 +141,11 @@ static void create_server(void) {
   options.endpoint.buffers = 2048;
   REQUIRE(unet_rpc_server_create(context, NULL, &options, &server) == UNET_EINVALID);
   REQUIRE(unet_rpc_server_create(context, "no name", &options, &server) == UNET_EINVALID && server == NULL);
+  options.threads = 0;
+  REQUIRE(unet_rpc_server_create(context, "rpc_c", &options, &server) == 0);
+  REQUIRE(unet_rpc_provide(server, "test", 7, NOTHING, nothing, NULL, UNET_RPC_IN_THREAD) == UNET_EINVALID);
+  unet_rpc_server_destroy(server);
+  options.threads = 1;
   REQUIRE(unet_rpc_server_create(context, "rpc_c", &options, &server) == 0);
   static const struct {
     unsigned number, flags;
