@@ -142,6 +142,7 @@ int unet_rpc_client_create(unet_context* context, const unet_rpc_client_options*
     }
     take_if_set(taken.result_max, wanted.result_max);
     take_if_set(taken.results_max, wanted.results_max);
+    if (taken.spin_ns != 0) wanted.spin = static_cast<Nanoseconds>(std::max<int64_t>(taken.spin_ns, 0));
     wanted.endpoint.same_user_only = taken.same_user_only != 0;
     auto made = Client::create(c_abi::of(context), wanted);
     if (!made) return failed(made.error());
@@ -252,8 +253,8 @@ unsigned unet_rpc_poll(unet_rpc_client* client) {
   return no_throw([&] { return client->client->poll(); });
 }
 
-int unet_rpc_wait(unet_rpc_client* client, int64_t timeout_ns, int64_t spin_ns) {
-  return to_c(no_throw([&] { return client->client->wait(to_timeout(timeout_ns), to_spin(spin_ns)); }));
+int unet_rpc_wait(unet_rpc_client* client, int64_t timeout_ns) {
+  return to_c(no_throw([&] { return client->client->wait(to_timeout(timeout_ns)); }));
 }
 
 // ---- servers
@@ -280,6 +281,7 @@ int unet_rpc_server_create(unet_context* context, const char* name, const unet_r
     take_if_set(taken.late_max, wanted.late_max);
     take_if_set(taken.arguments_max, wanted.arguments_max);
     take_if_set(taken.memory_max, wanted.memory_max);
+    if (taken.spin_ns != 0) wanted.spin = static_cast<Nanoseconds>(std::max<int64_t>(taken.spin_ns, 0));
     take_if_set(taken.threads, wanted.threads);
     wanted.endpoint.same_user_only = taken.same_user_only != 0;
     owner->has_threads = wanted.threads != 0;
@@ -322,8 +324,8 @@ unsigned unet_rpc_server_poll(unet_rpc_server* server) {
   return no_throw([&] { return server->server->poll(); });
 }
 
-int unet_rpc_server_wait(unet_rpc_server* server, int64_t timeout_ns, int64_t spin_ns) {
-  return to_c(no_throw([&] { return server->server->wait(to_timeout(timeout_ns), to_spin(spin_ns)); }));
+int unet_rpc_server_wait(unet_rpc_server* server, int64_t timeout_ns) {
+  return to_c(no_throw([&] { return server->server->wait(to_timeout(timeout_ns)); }));
 }
 
 // ---- functions of a procedure

@@ -78,7 +78,7 @@ static void serve(unet_context *context, const char *name) {
   fflush(stdout);
   // Procedures run here. Wait only a second, because a signal may come just before the wait.
   while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
-    if (unet_rpc_server_wait(server, 1000000000, UNET_SPIN_DEFAULT) != UNET_EDISCONNECTED) continue;
+    if (unet_rpc_server_wait(server, 1000000000) != UNET_EDISCONNECTED) continue;
     fprintf(stderr, "rpc_ping: the network interface is gone\n");
     exit(1);
   }

@@ -110,7 +110,7 @@ static int admit(const unet_rpc_importer *importer, void *context_of_it) {
 
 static void *serve(void *unused) {
   while (!atomic_load(&stop)) {
-    const int outcome = unet_rpc_server_wait(server, 1000000, UNET_SPIN_DEFAULT);
+    const int outcome = unet_rpc_server_wait(server, 1000000);
     REQUIRE(outcome == UNET_READY || outcome == UNET_TIMED_OUT || outcome == UNET_EINTERRUPTED);
     unet_rpc_server_poll(server);
     while (waits != 0 && !atomic_load(&hold)) unet_rpc_later_answer(waiting[--waits], "later", 5);
@@ -271,7 +271,7 @@ static void check_pending(void) {
   REQUIRE(waits == 4 && unet_rpc_later_cancelled(waiting[3]) && !unet_rpc_later_cancelled(waiting[0]));
   atomic_store(&hold, 0);
   start();
-  UNTIL(ended == 3, REQUIRE(unet_rpc_wait(client, 1000000, 0) != UNET_EDISCONNECTED));
+  UNTIL(ended == 3, REQUIRE(unet_rpc_wait(client, 1000000) != UNET_EDISCONNECTED));
   for (int i = 0; i < 4; ++i) {
     REQUIRE(unet_rpc_failure(all[i]) == 0);
     unet_rpc_pending_destroy(all[i]);

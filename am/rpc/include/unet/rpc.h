@@ -3,7 +3,7 @@
 //   unet_rpc_server *server;                                #include <unet/rpc.h>
 //   unet_rpc_server_create(context, "calculator", NULL, &server);
 //   unet_rpc_provide(server, "arithmetic", 1, ADD, add, NULL, 0);
-//   for (;;) unet_rpc_server_wait(server, UNET_FOREVER, UNET_SPIN_DEFAULT);     void add(unet_rpc_request *request, void *context)
+//   for (;;) unet_rpc_server_wait(server, UNET_FOREVER);                        void add(unet_rpc_request *request, void *context)
 //
 //   unet_rpc_client *client;                                cc program.c $(pkg-config --cflags --libs unet-rpc)
 //   unet_rpc_binding *binding;
@@ -79,6 +79,7 @@ typedef struct unet_rpc_client_options {
   unet_connect_options connect;    // to servers; likewise
   uint64_t result_max;             // bytes of a long result (64 MiB)
   uint64_t results_max;            // bytes of all long results that are coming (256 MiB)
+  int64_t spin_ns;                 // time to poll before a wait sleeps; 0: follows the last waits; less than 0: none
   int32_t same_user_only;          // 1: only servers of the same user at this network interface are imported from
   int32_t reserved;
 } unet_rpc_client_options;
@@ -143,9 +144,9 @@ void unet_rpc_on_end(unet_rpc_pending *call, unet_rpc_ended function, void *cont
 
 // Handles what has arrived; returns the number of messages.
 unsigned unet_rpc_poll(unet_rpc_client *client);
-// Waits until something may have happened, at most `timeout_ns`; polls for `spin_ns` before it sleeps. Returns UNET_READY, UNET_TIMED_OUT,
+// Waits until something may have happened, at most `timeout_ns`. Returns UNET_READY, UNET_TIMED_OUT,
 // UNET_EINTERRUPTED or UNET_EDISCONNECTED.
-int unet_rpc_wait(unet_rpc_client *client, int64_t timeout_ns, int64_t spin_ns);
+int unet_rpc_wait(unet_rpc_client *client, int64_t timeout_ns);
 
 // ---- set-up: servers
 
@@ -170,6 +171,7 @@ typedef struct unet_rpc_server_options {
   uint32_t late_max;               // calls under way that are answered late (16384)
   uint64_t arguments_max;          // bytes of one call's arguments (64 MiB)
   uint64_t memory_max;             // bytes of long arguments and of answers that wait, of all callers (256 MiB)
+  int64_t spin_ns;                 // as of a client
   uint32_t threads;                // that run procedures with UNET_RPC_IN_THREAD (0)
   int32_t same_user_only;          // 1: only processes of the same user at this network interface can call
 } unet_rpc_server_options;
@@ -193,7 +195,7 @@ unsigned unet_rpc_revoke_caller(unet_rpc_server *server, uint64_t caller);
 
 // As unet_rpc_poll() and unet_rpc_wait(): procedures run in these.
 unsigned unet_rpc_server_poll(unet_rpc_server *server);
-int unet_rpc_server_wait(unet_rpc_server *server, int64_t timeout_ns, int64_t spin_ns);
+int unet_rpc_server_wait(unet_rpc_server *server, int64_t timeout_ns);
 
 // ---- functions of a procedure. A procedure that neither answers nor defers fails with number 0.
 
