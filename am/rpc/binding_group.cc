@@ -7,7 +7,7 @@ namespace unet::rpc {
 namespace {
 
 constexpr Nanoseconds kFirstPause = 10 * kMillisecond, kLongestPause = 5 * kSecond;  // between two attempts to import
-constexpr Nanoseconds kImportTime = kSecond;
+constexpr Nanoseconds kImportTime = 100 * kMillisecond;
 
 }  // namespace
 
@@ -21,10 +21,9 @@ Result<BindingGroup> BindingGroup::import(Client& client, std::span<const std::s
   return group;
 }
 
-// Returns whether the server is there, if the time has come to look.
-bool BindingGroup::is_usable(Member& member, Nanoseconds now) {
-  if (member.binding.is_open()) return true;
-  if (now < member.retry_at) return false;
+// Imports again, if the time has come.
+bool BindingGroup::find_again(Member& member, Nanoseconds now) {
+  if (member.binding.is_open() || now < member.retry_at) return false;
   if (member.binding.open(kImportTime)) {
     member.pause = 0;
     return true;
@@ -40,10 +39,17 @@ Binding* BindingGroup::choose() {
   size_t at = 0;
   for (size_t i = 0; i < members_.size() && (chosen == nullptr || balance_ == Balance::least_under_way); ++i) {
     const size_t candidate = (next_ + i) % members_.size();
-    Member& member = members_[candidate];
-    if (!is_usable(member, now) || (chosen != nullptr && member.binding.under_way() >= chosen->under_way())) continue;
-    chosen = &member.binding;
+    Binding& binding = members_[candidate].binding;
+    if (!binding.is_open() || (chosen != nullptr && binding.under_way() >= chosen->under_way())) continue;
+    chosen = &binding;
     at = candidate;
+  }
+  // A call looks for one missing server at most, unless there is no other.
+  for (size_t i = 0; i < members_.size(); ++i) {
+    Member& member = members_[looked_at_++ % members_.size()];
+    const bool is_due = !member.binding.is_open() && now >= member.retry_at;
+    if (find_again(member, now) && chosen == nullptr) return &member.binding;
+    if (is_due && chosen != nullptr) break;
   }
   if (chosen != nullptr) next_ = (at + 1) % members_.size();
   return chosen;

@@ -48,12 +48,12 @@ class BindingGroup {
     Nanoseconds pause = 0;     // between two attempts
   };
   BindingGroup(Client& client, Balance balance) noexcept : client_(&client), balance_(balance) {}
-  bool is_usable(Member& member, Nanoseconds now);
+  static bool find_again(Member& member, Nanoseconds now);
 
   Client* client_;
   Balance balance_;
   std::vector<Member> members_;
-  size_t next_ = 0;
+  size_t next_ = 0, looked_at_ = 0;
 };
 
 }  // namespace unet::rpc

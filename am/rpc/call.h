@@ -9,6 +9,7 @@
 // the thread of its client, and ends before the client does.
 #pragma once
 
+#include <atomic>
 #include <coroutine>
 #include <optional>
 
@@ -31,7 +32,7 @@ class PendingCall {
   virtual ~PendingCall() { cancel(); }
 
   // False while the call is under way.
-  bool done() const noexcept { return client_ == nullptr; }
+  bool done() const noexcept { return client_.load(std::memory_order_acquire) == nullptr; }
   CallStatus status() const noexcept { return status_; }
   bool ok() const noexcept { return status_ == CallStatus::ok; }
   // The procedure's own number, for CallStatus::failed.
@@ -53,7 +54,8 @@ class PendingCall {
   // Decodes a result, in place; false if it is none.
   virtual bool take(Bytes result) = 0;
 
-  Client* client_ = nullptr;  // while the call is under way, and until function_ has run
+  std::atomic<Client*> client_{nullptr};  // while the call is under way, and until function_ has run
+  bool sent_ = false;  // a message of it
   Remote* remote_ = nullptr;
   uint32_t id_ = 0;
   CallStatus status_ = CallStatus::unavailable;

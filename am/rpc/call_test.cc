@@ -222,9 +222,12 @@ TEST_CASE("a call that ends before its answer drops it") {
     Call<int> call;
     binding.start(call, kLater, 1);
   }
+  REQUIRE(binding.call(kNull));  // the server has heard of the cancellation before
   pair.hold = false;
-  REQUIRE(binding.call(kNull));
-  while (pair.client->counters().stray_answers == 0) pair.client->wait(kMillisecond);
+  while (!binding.call(kLater, 2)) {}  // answered behind the other
+  pair.stop();
+  REQUIRE(pair.server->late_under_way() == 0);
+  REQUIRE(pair.client->counters().stray_answers == 0);
 }
 
 TEST_CASE("the end of a server ends its calls, and a later one is found again") {
@@ -328,7 +331,7 @@ TEST_CASE("a group calls the servers that are there") {
   for (int i = 0; i < 10; ++i) REQUIRE(group->call(kNull));
   {
     const std::lock_guard held(mutex);
-    REQUIRE(runs == std::array<uint32_t, 3>{5, 0, 5});
+    REQUIRE((runs[0] >= 4 && runs[1] == 0 && runs[2] >= 4));
     servers[0].reset();
     serve(1);
   }
@@ -363,4 +366,63 @@ TEST_CASE("a client that comes first waits for the server's name") {
   stop.store(true, std::memory_order_release);
   thread.join();
   REQUIRE(binding->call(kAdd, 1, 2).status() != CallStatus::ok);  // at once: a call does not wait for a name
+}
+
+TEST_CASE("a call that cannot be started ends, and its function runs") {
+  Pair pair;
+  pair.start();
+  Binding binding = pair.bind();
+  pair.stop();
+  pair.server.reset();
+  while (binding.is_open()) pair.client->poll();
+  int ended = 0;
+  Call<int> call;
+  call.on_done([](PendingCall&, void* count) { ++*static_cast<int*>(count); }, &ended);
+  binding.start(call, kAdd, 1, 2);
+  pair.client->wait_for(call);
+  REQUIRE(call.status() == CallStatus::unavailable);
+  REQUIRE(ended == 1);
+}
+
+TEST_CASE("a call that is cancelled after its server's end frees its place once") {
+  Pair pair;
+  pair.hold = true;
+  pair.start();
+  Binding binding = pair.bind();
+  auto call = std::make_unique<Call<int>>();
+  binding.start(*call, kLater, 1);
+  REQUIRE(binding.call(kNull));
+  pair.stop();
+  pair.later.clear();
+  pair.server.reset();
+  while (pair.client->endpoint().is_open(0)) pair.client->endpoint().poll();
+  call.reset();
+  REQUIRE(pair.client->under_way() == 0);
+  pair.serve();
+  pair.start();
+  std::vector<Call<int>> calls(20);
+  for (auto& each : calls) binding.start(each, kAdd, 1, 2);
+  for (auto& each : calls) {
+    pair.client->wait_for(each);
+    REQUIRE(each.ok());
+  }
+}
+
+TEST_CASE("a response answers once, also when another takes its place, and may outlive the server") {
+  Pair pair;
+  pair.hold = true;
+  pair.start();
+  Binding binding = pair.bind();
+  std::array<Call<int>, 2> calls;
+  for (auto& call : calls) binding.start(call, kLater, 1);
+  REQUIRE(binding.call(kNull));
+  pair.stop();
+  pair.later[0].first = std::move(pair.later[1].first);
+  pair.start();
+  pair.client->wait_for(calls[0]);
+  REQUIRE(calls[0].status() == CallStatus::failed);
+  pair.stop();
+  calls[1].cancel();
+  pair.server.reset();
+  pair.later.clear();
 }

@@ -9,7 +9,9 @@ namespace unet::rpc {
 namespace {
 
 constexpr uint32_t kPollEvery = 16;      // calls started between two polls
-constexpr uint32_t kLookEvery = 64;      // empty polls between two looks for servers that ended and deadlines that passed
+constexpr uint32_t kLookEvery = 1024;    // polls between two looks for servers that ended and deadlines that passed
+constexpr uint32_t kEmptyWeight = 16;    // an empty poll counts as so many
+constexpr size_t kFreeSlots = 1024;      // a slot rests while others are used: a late answer must not meet a new call of its number
 constexpr Nanoseconds kNap = kMillisecond;  // time between looks while a call waits
 
 CallStatus status_of(am::ReturnStatus why) noexcept {
@@ -57,50 +59,54 @@ Client::Client(std::unique_ptr<am::Endpoint> endpoint, const ClientOptions& opti
 }
 
 Client::~Client() {
-  if (under_way() != 0) misused("a client outlives its calls: let them end, or destroy them, before it");
+  if (under_way() != 0 || !ended_.empty()) misused("a client outlives its calls: let them end, or destroy them, before it");
 }
 
 // ---- sending
 
 bool Client::begin(Request& request, uint32_t binding, uint64_t long_total) {
-  if (__builtin_expect(++unpolled_ >= kPollEvery, 0) && fiber::current() == nullptr) poll();
-  uint32_t id = 0;
+  if (__builtin_expect(++unpolled_ >= kPollEvery, 0)) {
+    unpolled_ = 0;
+    endpoint_->poll();
+  }
   if (request.call != nullptr) {
     PendingCall& call = *request.call;
     if (!call.done()) misused("a call that is under way is not started again: wait until it is done()");
-    if (free_.empty()) {
-      if (slots_.size() == kIndexMask) {
-        call.status_ = CallStatus::overloaded;
-        return false;
-      }
-      free_.push_back(static_cast<uint32_t>(slots_.size()));
+    if (free_.size() < kFreeSlots && slots_.size() < kIndexMask) {
+      free_.push_front(static_cast<uint32_t>(slots_.size()));
       slots_.emplace_back();
     }
-    const uint32_t index = free_.back();
-    free_.pop_back();
+    call.failure_ = 0;
+    call.sent_ = false;
+    if (free_.empty()) {
+      set_ended(call, CallStatus::overloaded);
+      return false;
+    }
+    const uint32_t index = free_.front();
+    free_.pop_front();
     Slot& slot = slots_[index];
     slot.call = &call;
-    id = index | ++slot.generation << kIndexBits;
-    call.client_ = this;
+    request.id = index | ++slot.generation << kIndexBits;
+    call.client_.store(this, std::memory_order_relaxed);
     call.remote_ = &request.remote;
     ++request.remote.under_way;
-    call.id_ = id;
+    call.id_ = request.id;
     call.deadline_ = request.deadline;
   } else {
     request.head.flags |= CallHead::kOneWay;
-    id = kIndexMask | ++one_way_ << kIndexBits;
+    request.id = kIndexMask | ++one_way_ << kIndexBits;
   }
   const bool limited = request.deadline != kNever;
   if (limited) request.head.flags |= CallHead::kDeadline;
   if (long_total != 0) request.head.flags |= CallHead::kLong;
-  request.words.add(id);
+  request.words.add(request.id);
   request.words.add(binding);
   request.words.add(request.head.word());
   if (limited) {
     const Nanoseconds now = monotonic_now();
     const Nanoseconds left = request.deadline > now ? (request.deadline - now) / kMicrosecond : 0;
     request.words.add(static_cast<uint32_t>(std::min<Nanoseconds>(left, ~uint32_t{0})));
-    if (request.call != nullptr) deadlines_.emplace(request.deadline, id);
+    if (request.call != nullptr) deadlines_.emplace(request.deadline, request.id);
   }
   if (long_total != 0) request.words.add_wide(long_total);
   ++counters_.calls;
@@ -109,7 +115,6 @@ bool Client::begin(Request& request, uint32_t binding, uint64_t long_total) {
 
 // Returns whether the request may be tried again. False: its call has ended.
 bool Client::wait_for_credit(const Request& request) {
-  const auto ended = [&] { return request.call != nullptr && !is_under_way(*request.call); };
   const uint32_t epoch = request.remote.epoch;
   for (;;) {
     if (fiber::Fiber* const self = fiber::current()) {
@@ -119,17 +124,17 @@ bool Client::wait_for_credit(const Request& request) {
       lock();
       std::erase(fibers_, self);
     } else {
+      ++starting_;
       wait(kNap);
+      --starting_;
     }
-    if (ended() || request.remote.epoch != epoch) return false;
+    if (!is_under_way(request) || request.remote.epoch != epoch) return false;
     if (!endpoint_->is_open(request.remote.index)) {
-      if (request.call != nullptr) end(*request.call, CallStatus::unavailable);
+      not_sent(request);
       return false;
     }
     if (request.deadline != kNever && monotonic_now() >= request.deadline) {
-      if (request.call == nullptr) return false;
-      if (request.head.has(CallHead::kLong)) control(request.remote, Control::kCancel, 0, request.call->id_);
-      end(*request.call, CallStatus::expired);
+      look();
       return false;
     }
     if (endpoint_->has_credit(request.remote.index)) return true;
@@ -138,13 +143,17 @@ bool Client::wait_for_credit(const Request& request) {
 
 // Ends the call of a request that could not be sent, unless the error handler has done so.
 void Client::not_sent(const Request& request) noexcept {
-  if (request.call != nullptr && is_under_way(*request.call)) end(*request.call, CallStatus::unavailable);
+  PendingCall* const call = find(request.id);
+  if (call != nullptr) end(*call, call->sent_ ? CallStatus::lost : CallStatus::unavailable);
 }
 
 void Client::send_line(Request& request) {
   do {
     const am::Outcome outcome = endpoint_->request_now(request.remote.index, kCallHandler, {}, request.words);
-    if (__builtin_expect(outcome == am::Outcome::sent, 1)) return;
+    if (__builtin_expect(outcome == am::Outcome::sent, 1)) {
+      if (request.call != nullptr) request.call->sent_ = true;
+      return;
+    }
     if (outcome != am::Outcome::not_sent) return not_sent(request);
   } while (wait_for_credit(request));
 }
@@ -159,14 +168,16 @@ MutableBytes Client::reserve(const Request& request, size_t bytes) {
 }
 
 bool Client::commit(const Request& request, uint8_t handler, size_t bytes) {
-  if (endpoint_->commit(handler, static_cast<uint32_t>(bytes), request.words) == am::Outcome::sent) return true;
+  if (endpoint_->commit(handler, static_cast<uint32_t>(bytes), request.words) == am::Outcome::sent) {
+    if (PendingCall* const call = find(request.id)) call->sent_ = true;
+    return true;
+  }
   not_sent(request);
   return false;
 }
 
 // Sends the parts as one message after another, each composed in place.
 void Client::send_long(Request& request, std::span<const Bytes> parts, uint64_t total) {
-  const uint32_t id = request.words.first();
   uint8_t handler = kCallHandler;
   size_t part = 0, at_part = 0;
   for (uint64_t at = 0; at < total;) {
@@ -185,9 +196,9 @@ void Client::send_long(Request& request, std::span<const Bytes> parts, uint64_t 
     at += length;
     handler = kPieceHandler;
     request.words = {};
-    request.words.add(id);
+    request.words.add(request.id);
     request.words.add_wide(at);
-    if (request.call != nullptr && !is_under_way(*request.call)) return;  // the server has refused it
+    if (!is_under_way(request)) return;  // the server has refused it
   }
 }
 
@@ -208,6 +219,11 @@ void Client::control(Remote& remote, uint16_t procedure, uint32_t binding, uint3
 // ---- importing
 
 Binding Client::bind_later(std::string_view target, const Interface& interface) {
+  const FiberLock held(*this);
+  return make_binding(target, interface);
+}
+
+Binding Client::make_binding(std::string_view target, const Interface& interface) {
   auto remote = std::find_if(remotes_.begin(), remotes_.end(), [&](const auto& each) { return each->target == target; });
   if (remote == remotes_.end()) {
     const auto index = static_cast<am::Index>(remotes_.size());
@@ -224,21 +240,23 @@ Binding Client::bind_later(std::string_view target, const Interface& interface) 
 
 Result<Binding> Client::import(std::string_view target, const Interface& interface, Nanoseconds timeout) {
   const FiberLock held(*this);
-  Binding binding = bind_later(target, interface);
+  Binding binding = make_binding(target, interface);
   if (const Status there = import_into(binding, timeout, connect_.wait); !there) return tl::unexpected(there.error());
   return binding;
 }
 
 Status Client::import_into(Binding& binding, Nanoseconds timeout, Nanoseconds wait_for_name) {
   Remote& remote = *binding.remote_;
+  const Nanoseconds begun = monotonic_now();
+  const Nanoseconds deadline = timeout < kNever - begun ? begun + timeout : kNever;
   ConnectOptions connect = connect_;
-  connect.wait = wait_for_name;
+  connect.wait = std::min(wait_for_name, timeout);
+  connect.timeout = std::clamp(timeout, kMillisecond, std::max(connect.timeout, kMillisecond));
   if (endpoint_->in_use(remote.index) && !endpoint_->is_open(remote.index)) lose(remote);
   if (!endpoint_->in_use(remote.index)) {
     if (const Status mapped = endpoint_->map(remote.index, remote.target, am::kAnyTag, connect); !mapped) return mapped;
   }
-  const Nanoseconds now = monotonic_now();
-  const Nanoseconds deadline = timeout < kNever - now ? now + timeout : kNever;
+  const uint32_t epoch = remote.epoch;
   Call<uint32_t> call;
   Request request{.call = &call, .remote = remote, .deadline = deadline};
   request.head = {.procedure = Control::kImport, .flags = CallHead::kControl};
@@ -257,7 +275,7 @@ Status Client::import_into(Binding& binding, Nanoseconds timeout, Nanoseconds wa
                                              remote.target + ": " + std::string(to_string(call.status())));
   }
   binding.id_ = call.result();
-  binding.epoch_ = remote.epoch;
+  binding.epoch_ = epoch;
   return {};
 }
 
@@ -280,10 +298,21 @@ PendingCall* Client::find(uint32_t id, am::Index from) noexcept {
 
 void Client::end(PendingCall& call, CallStatus status) noexcept {
   free_slot(call);
+  set_ended(call, status);
+}
+
+// After this, a call without a function may be gone.
+void Client::set_ended(PendingCall& call, CallStatus status) noexcept {
+  ++ends_;
   call.status_ = status;
-  if (call.function_ != nullptr) return ended_.push_back(&call);
-  call.client_ = nullptr;
-  if (call.waiting_ != nullptr) fiber::unpark(*std::exchange(call.waiting_, nullptr));
+  if (call.function_ != nullptr) {
+    call.client_.store(this, std::memory_order_relaxed);
+    ended_.push_back(&call);
+    return;
+  }
+  fiber::Fiber* const waiting = std::exchange(call.waiting_, nullptr);
+  call.client_.store(nullptr, std::memory_order_release);
+  if (waiting != nullptr) fiber::unpark(*waiting);
 }
 
 void Client::free_slot(PendingCall& call) noexcept {
@@ -303,20 +332,29 @@ void Client::free_slot(PendingCall& call) noexcept {
 }
 
 void PendingCall::cancel() noexcept {
-  if (client_ == nullptr) return;
-  const FiberLock held(*client_);
-  client_->forget(*this);
+  Client* const client = client_.load(std::memory_order_acquire);
+  if (client == nullptr) return;
+  const FiberLock held(*client);
+  client->forget(*this);
 }
 
 void Client::forget(PendingCall& call) noexcept {
-  if (is_under_way(call)) {
-    control(*call.remote_, Control::kCancel, 0, call.id_);
+  if (call.done()) return;
+  const bool is_coming = find(call.id_) == &call;
+  if (is_coming) {
     free_slot(call);
-    call.status_ = CallStatus::abandoned;
+    ++ends_;
+    call.status_ = call.sent_ ? CallStatus::abandoned : CallStatus::cancelled;
   } else {
     std::erase(ended_, &call);
   }
-  call.client_ = nullptr;
+  fiber::Fiber* const waiting = std::exchange(call.waiting_, nullptr);
+  Remote* const remote = call.remote_;
+  const uint32_t id = call.id_;
+  const bool sent = call.sent_;
+  call.client_.store(nullptr, std::memory_order_release);
+  if (is_coming && sent) control(*remote, Control::kCancel, 0, id);
+  if (waiting != nullptr) fiber::unpark(*waiting);
 }
 
 void Client::take_answer(const am::Token& token) {
@@ -400,22 +438,25 @@ void Client::wake_fibers(size_t count) noexcept {
 
 WaitOutcome Client::wait(Nanoseconds timeout) {
   WaitOutcome outcome = WaitOutcome::ready;
+  const auto look_once = [this] {
+    const uint64_t before = ends_;
+    return poll() + (ends_ - before);
+  };
   const auto sleep = [&] {
+    if (look()) return true;
     Nanoseconds limit = timeout;
     shorten(limit);
     outcome = endpoint_->wait(limit, 0);
     if (outcome == WaitOutcome::timed_out && limit != timeout) outcome = WaitOutcome::ready;
     look();
-    run_functions();
     return outcome == WaitOutcome::ready;
   };
-  polling_time_.wait([this] { return poll(); }, sleep);
+  polling_time_.wait(look_once, sleep);
   return outcome;
 }
 
 std::optional<int> Client::arm(Nanoseconds& limit) {
-  look();
-  run_functions();
+  if (look()) return std::nullopt;
   shorten(limit);
   if (!endpoint_->arm(limit)) return std::nullopt;
   return endpoint_->descriptor().value_or(-1);
@@ -437,6 +478,7 @@ void Client::wait_for(PendingCall& call) {
 void Client::wait_locked(PendingCall& call) {
   if (fiber::Fiber* const self = fiber::current()) {
     while (!call.done()) {
+      if (call.waiting_ != nullptr && call.waiting_ != self) misused("two fibers wait for one call: let one wait, and tell the other");
       call.waiting_ = self;
       unlock();
       fiber::park();
@@ -449,38 +491,47 @@ void Client::wait_locked(PendingCall& call) {
 
 void Client::settle(bool arrived) {
   if (__builtin_expect(!ended_.empty(), 0)) run_functions();
-  if (arrived || ++empty_polls_ % kLookEvery != 0) return;
-  look();
-  run_functions();
+  looks_ += arrived ? 1 : kEmptyWeight;
+  if (looks_ >= kLookEvery) look();
 }
 
 // A function may start calls, poll, and end other calls.
 void Client::run_functions() {
-  while (!ended_.empty()) {
+  while (!ended_.empty() && starting_ == 0) {
     PendingCall& call = *ended_.front();
-    ended_.erase(ended_.begin());
-    call.client_ = nullptr;
-    if (call.waiting_ != nullptr) fiber::unpark(*std::exchange(call.waiting_, nullptr));
-    call.function_(call, call.context_);
+    ended_.pop_front();
+    fiber::Fiber* const waiting = std::exchange(call.waiting_, nullptr);
+    const PendingCall::Function function = call.function_;
+    void* const context = call.context_;
+    ++ends_;
+    call.client_.store(nullptr, std::memory_order_release);
+    if (waiting != nullptr) fiber::unpark(*waiting);
+    if (function != nullptr) function(call, context);
   }
 }
 
-void Client::look() {
+// Looks for servers that have ended and deadlines that have passed. Returns whether a call has ended or a function has run.
+bool Client::look() {
+  const uint64_t before = ends_;
+  looks_ = 0;
   for (size_t i = 0; i < remotes_.size(); ++i) {
     if (endpoint_->is_mapped(remotes_[i]->index) && !endpoint_->is_open(remotes_[i]->index)) lose(*remotes_[i]);
   }
-  while (!notices_.empty()) {
-    const Notice& last = notices_.back();
-    const bool same = last.epoch == last.remote->epoch;  // a server forgets its callers when their channels end
-    if (same && send_control(*last.remote, last.procedure, last.binding, last.id) == am::Outcome::not_sent) break;
-    notices_.pop_back();
+  // A server forgets its callers when their channels end.
+  std::erase_if(notices_, [this](const Notice& each) {
+    return each.epoch != each.remote->epoch ||
+           send_control(*each.remote, each.procedure, each.binding, each.id) != am::Outcome::not_sent;
+  });
+  for (const Nanoseconds now = deadlines_.empty() ? 0 : monotonic_now(); !deadlines_.empty() && deadlines_.begin()->first <= now;) {
+    PendingCall& call = *find(deadlines_.begin()->second);
+    Remote& remote = *call.remote_;
+    const uint32_t id = call.id_;
+    const bool sent = call.sent_;
+    end(call, sent ? CallStatus::timed_out : CallStatus::expired);
+    if (sent) control(remote, Control::kCancel, 0, id);
   }
-  if (deadlines_.empty()) return;
-  for (const Nanoseconds now = monotonic_now(); !deadlines_.empty() && deadlines_.begin()->first <= now;) {
-    PendingCall* const call = find(deadlines_.begin()->second);
-    control(*call->remote_, Control::kCancel, 0, call->id_);
-    end(*call, CallStatus::timed_out);
-  }
+  run_functions();
+  return ends_ != before;
 }
 
 // ---- bindings
@@ -510,7 +561,7 @@ bool Binding::ready(PendingCall* call) {
   if (client_ == nullptr) misused("a binding without a server has no procedures: use one that Client::import() has returned");
   const Nanoseconds patience = std::min(timeout_, 10 * kSecond);
   if (client_->import_into(*this, patience)) return true;
-  if (call != nullptr) call->status_ = CallStatus::unavailable;
+  if (call != nullptr) client_->set_ended(*call, CallStatus::unavailable);
   return false;
 }
 

@@ -96,8 +96,9 @@ class Client final : public fiber::Poller {
     uint32_t generation = 0;
   };
   struct Request {  // a call on its way out
-    PendingCall* call;  // nullptr: one way
+    PendingCall* call;  // nullptr: one way. It may be gone once its slot is free
     Remote& remote;
+    uint32_t id = 0;
     MessageWords words{};
     CallHead head{};
     Nanoseconds deadline = kNever;
@@ -123,13 +124,15 @@ class Client final : public fiber::Poller {
   am::Outcome send_control(const Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept;
   void control(Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept;
   Status import_into(Binding& binding, Nanoseconds timeout, Nanoseconds wait_for_name = 0);
+  Binding make_binding(std::string_view target, const Interface& interface);
   void wait_locked(PendingCall& call);
 
   // Ending.
-  bool is_under_way(const PendingCall& call) const noexcept { return slots_[call.id_ & kIndexMask].call == &call; }
+  bool is_under_way(const Request& request) noexcept { return request.call == nullptr || find(request.id) != nullptr; }
   PendingCall* find(uint32_t id) noexcept;
   PendingCall* find(uint32_t id, am::Index from) noexcept;
   void end(PendingCall& call, CallStatus status) noexcept;
+  void set_ended(PendingCall& call, CallStatus status) noexcept;
   void free_slot(PendingCall& call) noexcept;
   void forget(PendingCall& call) noexcept;
   void take_answer(const am::Token& token);
@@ -142,7 +145,7 @@ class Client final : public fiber::Poller {
   void wake_fibers(size_t count) noexcept;
   void settle(bool arrived);
   void run_functions();
-  void look();
+  bool look();
 
   std::unique_ptr<am::Endpoint> endpoint_;
   const ConnectOptions connect_;
@@ -150,12 +153,14 @@ class Client final : public fiber::Poller {
   PollingTime polling_time_;
   std::vector<std::unique_ptr<Remote>> remotes_;
   std::vector<Slot> slots_;
-  std::vector<uint32_t> free_;           // slots
+  std::deque<uint32_t> free_;            // slots, of which the oldest is used first
   std::multimap<Nanoseconds, uint32_t> deadlines_;  // of calls that have one: their ids
-  std::vector<PendingCall*> ended_;      // calls with functions that have not run
+  std::deque<PendingCall*> ended_;       // calls with functions that have not run
+  uint64_t ends_ = 0;                    // calls that have ended
+  uint32_t starting_ = 0;                // starts that wait for a credit; no function runs meanwhile
   std::vector<Notice> notices_;
   uint64_t results_coming_ = 0;          // bytes
-  uint32_t empty_polls_ = 0;
+  uint32_t looks_ = 0;                   // polls since the last look(); an empty one counts more
   uint32_t unpolled_ = 0;                // calls started since the last poll
   uint32_t one_way_ = 0;                 // calls without an answer
   std::deque<fiber::Fiber*> fibers_;     // that wait for a credit
@@ -178,7 +183,7 @@ class Binding {
   Reply<R> call(const Procedure<R(A...)>& procedure, const std::type_identity_t<std::remove_cvref_t<A>>&... arguments) {
     Call<R> call;
     start(call, procedure, arguments...);
-    if (!call.done()) client_->wait_for(call);
+    client_->wait_for(call);
     return Reply<R>(call);
   }
   // Starts a call. `call` must have ended, and stay where it is until it has ended again. The arguments may be reused at return. Waits for
@@ -262,7 +267,7 @@ void Binding::send(PendingCall* call, uint16_t number, const A&... arguments) {
 
 template <typename Result>
 Reply<Result> Future<Result>::get() {
-  if (!call_->done()) client_->wait_for(*call_);
+  client_->wait_for(*call_);
   return Reply<Result>(*call_);
 }
 

@@ -25,11 +25,11 @@ using OrFailure = tl::expected<Result, Failure>;
 
 // A call that is answered after its handler has returned.
 struct LateCall {
-  Server* server = nullptr;  // nullptr: the server has ended
+  std::shared_ptr<Server*> server{};  // it points to nullptr when the server has ended
   uint64_t caller = 0;       // am::Token::source()
   uint32_t id = 0;
   bool one_way = false;
-  bool answered = false;
+  uint64_t bytes = 0;        // of the server's memory
   std::atomic<bool> cancelled{false};  // by the caller, or by its end
   Nanoseconds deadline = kNever;
 };
@@ -46,13 +46,17 @@ class LateResponse {
  public:
   explicit LateResponse(std::shared_ptr<LateCall> call) noexcept : call_(std::move(call)) {}
   LateResponse(LateResponse&&) noexcept = default;
-  LateResponse& operator=(LateResponse&&) noexcept = default;
+  LateResponse& operator=(LateResponse&& other) noexcept {
+    LateResponse ends(std::move(*this));
+    call_ = std::move(other.call_);
+    return *this;
+  }
   ~LateResponse() {
     if (call_ != nullptr) send({.status = CallStatus::failed});
   }
   // The caller does not want the answer any more, or is gone.
-  bool cancelled() const noexcept { return call_->cancelled.load(std::memory_order_relaxed); }
-  Nanoseconds deadline() const noexcept { return call_->deadline; }
+  bool cancelled() const noexcept { return call_ == nullptr || call_->cancelled.load(std::memory_order_relaxed); }
+  Nanoseconds deadline() const noexcept { return call_ == nullptr ? kNever : call_->deadline; }
   void send(AnswerBytes answer);
 
  private:

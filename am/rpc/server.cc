@@ -11,7 +11,8 @@
 namespace unet::rpc {
 namespace {
 
-constexpr uint32_t kCallersLookEvery = 64;      // empty polls between two looks at callers
+constexpr uint32_t kCallersLookEvery = 1024;  // polls between two looks at callers
+constexpr uint32_t kEmptyPollWeight = 16;     // an empty poll counts as so many
 constexpr size_t kCallersPerLook = 64;
 constexpr uint32_t kMessagesPerTurn = 32;  // answers to one caller before the next one has its turn
 constexpr uint64_t kOutgoingBytes = 256;   // memory of a waiting answer besides its result
@@ -37,18 +38,17 @@ Result<std::unique_ptr<Server>> Server::create(Context& context, std::string_vie
 }
 
 Server::Server(std::unique_ptr<am::Endpoint> endpoint, const ServerOptions& options)
-    : endpoint_(std::move(endpoint)), options_(options), polling_time_(options.spin) {
+    : endpoint_(std::move(endpoint)), options_(options), polling_time_(options.spin), late_(options.late_max), memory_(options.memory_max) {
   endpoint_->set_handler(kCallHandler, [](am::Token& token, void* server) { static_cast<Server*>(server)->take_call(token); }, this);
   endpoint_->set_handler(kPieceHandler, [](am::Token& token, void* server) { static_cast<Server*>(server)->take_piece(token); }, this);
 }
 
 Server::~Server() {
+  if (fibers_ != 0) misused("a server outlives the fibers that run its procedures: end their scheduler first");
+  *self_ = nullptr;
   for (const auto& caller : callers_) {
     if (caller == nullptr) continue;
-    for (const auto& [id, call] : caller->late_calls) {
-      call->server = nullptr;
-      call->cancelled.store(true, std::memory_order_relaxed);
-    }
+    for (const auto& [id, call] : caller->late_calls) call->cancelled.store(true, std::memory_order_relaxed);
   }
 }
 
@@ -64,6 +64,8 @@ Server::ExportedInterface& Server::interface_of(const Interface& interface) {
 }
 
 void Server::set(const Interface& interface, uint16_t number, std::shared_ptr<ExportedProcedure> procedure) {
+  if (running_) misused("a procedure exports none: do so when poll() or wait() has returned");
+  const FiberLock held(*this);
   if (procedure->run_in() == RunIn::thread && threads_ == nullptr) misused("procedures that run in threads need ServerOptions::threads");
   auto& procedures = interface_of(interface).procedures;
   if (procedures.size() <= number) procedures.resize(size_t{number} + 1);
@@ -76,18 +78,23 @@ void Server::end_binding(BindingEntry& entry) noexcept {
 }
 
 uint32_t Server::revoke(const Interface& interface) {
+  const FiberLock held(*this);
   const ExportedInterface& ended = interface_of(interface);
-  uint32_t count = 0;
-  for (BindingEntry& entry : bindings_) {
-    if (entry.caller == 0 || entry.interface != &ended) continue;
-    if (Caller* const caller = find_caller(entry.caller)) std::erase(caller->bindings, entry.id);
-    end_binding(entry);
-    ++count;
+  size_t count = 0;
+  for (const auto& caller : callers_) {
+    if (caller == nullptr) continue;
+    count += std::erase_if(caller->bindings, [&](uint32_t id) {
+      BindingEntry& entry = bindings_[id & kIndexMask];
+      if (entry.interface != &ended) return false;
+      end_binding(entry);
+      return true;
+    });
   }
-  return count;
+  return static_cast<uint32_t>(count);
 }
 
 uint32_t Server::revoke_caller(uint64_t source) {
+  const FiberLock held(*this);
   Caller* const caller = find_caller(source);
   if (caller == nullptr) return 0;
   for (const uint32_t id : caller->bindings) end_binding(bindings_[id & kIndexMask]);
@@ -137,23 +144,22 @@ void Server::run(am::Token& token, const LateCall& call, const BindingEntry& bin
     return refuse(token, call, CallStatus::no_procedure);
   }
   const std::shared_ptr<ExportedProcedure>& procedure = procedures[number];
-  if (procedure->may_be_late() && (late_ >= options_.late_max || memory_ + arguments.size() > options_.memory_max)) {
-    return refuse(token, call, CallStatus::overloaded);
-  }
+  if (procedure->may_be_late() && !may_defer(call, arguments.size())) return refuse(token, call, CallStatus::overloaded);
   ++counters_.calls;
   if (procedure->run_in() != RunIn::poll) {
     if (!detach(call, procedure, arguments)) refuse(token, call, CallStatus::overloaded);
     return;
   }
   IncomingCall incoming(*this, token, call, arguments);
+  const bool before = std::exchange(running_, true);
   procedure->run(incoming);
+  running_ = before;
   if (!incoming.answered()) incoming.refuse(CallStatus::failed);
 }
 
 // Gives the call to a thread or a fiber. False: there is no memory for the fiber.
 bool Server::detach(const LateCall& call, const std::shared_ptr<ExportedProcedure>& procedure, Bytes arguments) {
-  DetachedCall detached{.call = defer(call), .procedure = procedure, .arguments = ByteBuffer(arguments)};
-  memory_ += arguments.size();
+  DetachedCall detached{.call = defer(call, arguments.size()), .procedure = procedure, .arguments = ByteBuffer(arguments)};
   if (procedure->run_in() == RunIn::thread) {
     threads_->add(std::move(detached));
     return true;
@@ -163,20 +169,20 @@ bool Server::detach(const LateCall& call, const std::shared_ptr<ExportedProcedur
   auto started = fiber::spawn([this, detached = std::move(detached)]() mutable {
     detached.run();
     const FiberLock held(*this);
+    --fibers_;
     end(detached);
   });
   if (started) {
+    ++fibers_;
     started.detach();
     return true;
   }
-  memory_ -= arguments.size();
   late->one_way = true;  // the caller gets its refusal elsewhere
   send_late(late, {});
   return false;
 }
 
 void Server::end(DetachedCall& detached) {
-  memory_ -= detached.arguments.size();
   send_late(std::move(detached.call), std::move(detached.answer));
 }
 
@@ -190,16 +196,16 @@ void Server::refuse(am::Token& token, const LateCall& call, CallStatus status) {
 }
 
 void Server::begin_long(am::Token& token, const LateCall& call, uint32_t binding, const CallHead& head, uint64_t total) {
-  Caller& caller = caller_of(token);
+  Caller& caller = *find_caller(call.caller);  // it has a binding
   if (total > options_.arguments_max) return refuse(token, call, CallStatus::too_long);
-  if (total > options_.memory_max - std::min(memory_, options_.memory_max) || caller.long_calls.size() >= kLongCallsMax) {
+  if (!memory_.has(caller.memory, total) || caller.long_calls.size() >= kLongCallsMax) {
     return refuse(token, call, CallStatus::overloaded);
   }
   LongCall coming{.binding = binding, .head = head, .deadline = call.deadline, .arguments = Assembly(total)};
   if (!coming.arguments.add(0, token.payload()) || coming.arguments.complete() || caller.long_calls.contains(call.id)) {
     return refuse(token, call, CallStatus::bad_arguments);
   }
-  memory_ += total;
+  memory_.take(caller.memory, total);
   caller.long_calls.emplace(call.id, std::move(coming));
 }
 
@@ -225,7 +231,7 @@ void Server::take_piece(am::Token& token) {
   call.one_way = ended.head.has(CallHead::kOneWay);
   call.deadline = ended.deadline;
   const BindingEntry* const entry = find_binding(ended.binding, call.caller);
-  memory_ -= ended.arguments.total();
+  memory_.give_back(&caller->memory, ended.arguments.total());
   if (!added) return refuse(token, call, CallStatus::bad_arguments);
   if (entry == nullptr) return refuse(token, call, CallStatus::revoked);
   if (call.deadline != kNever && monotonic_now() >= call.deadline) return refuse(token, call, CallStatus::expired);
@@ -248,7 +254,7 @@ void Server::take_control(am::Token& token, const CallHead& head, const LateCall
     if (late != caller->late_calls.end()) late->second->cancelled.store(true, std::memory_order_relaxed);
     const auto coming = caller->long_calls.find(call.id);
     if (coming == caller->long_calls.end()) return;
-    memory_ -= coming->second.arguments.total();
+    memory_.give_back(&caller->memory, coming->second.arguments.total());
     caller->long_calls.erase(coming);
   }
 }
@@ -256,7 +262,8 @@ void Server::take_control(am::Token& token, const CallHead& head, const LateCall
 void Server::import(am::Token& token, const LateCall& call, Bytes arguments) {
   uint32_t version = 0;
   std::string_view name;
-  if (!decode(AlignedBytes(arguments), version, name)) return refuse(token, call, CallStatus::bad_arguments);
+  const AlignedBytes aligned(arguments);
+  if (!decode(aligned, version, name)) return refuse(token, call, CallStatus::bad_arguments);
   const std::string copied(name);  // the caller can still change its own bytes
   const auto exported = std::find_if(interfaces_.begin(), interfaces_.end(),
                                      [&](const auto& each) { return each->name == copied && each->version == version; });
@@ -265,7 +272,9 @@ void Server::import(am::Token& token, const LateCall& call, Bytes arguments) {
   if (options_.admit != nullptr && !options_.admit(importer, options_.admit_context)) {
     return refuse(token, call, CallStatus::not_admitted);
   }
-  Caller& caller = caller_of(token);
+  Caller* const found = caller_of(token);
+  if (found == nullptr) return refuse(token, call, CallStatus::overloaded);
+  Caller& caller = *found;
   if (caller.bindings.size() >= options_.bindings_max || (free_bindings_.empty() && bindings_.size() > kIndexMask)) {
     return refuse(token, call, CallStatus::overloaded);
   }
@@ -289,17 +298,21 @@ Server::Caller* Server::find_caller(uint64_t source) noexcept {
   return found == by_source_.end() ? nullptr : found->second;
 }
 
-Server::Caller& Server::caller_of(const am::Token& token) {
-  if (Caller* const known = find_caller(token.source())) return *known;
+// Returns nullptr if there are too many.
+Server::Caller* Server::caller_of(const am::Token& token) {
+  if (Caller* const known = find_caller(token.source())) return known;
   auto free = std::find(callers_.begin(), callers_.end(), nullptr);
-  if (free == callers_.end()) free = callers_.insert(free, nullptr);
+  if (free == callers_.end()) {
+    if (callers_.size() == am::kTranslationsMax) return nullptr;
+    free = callers_.insert(free, nullptr);
+  }
   *free = std::make_unique<Caller>();
   Caller& caller = **free;
   caller.source = token.source();
   caller.index = static_cast<am::Index>(free - callers_.begin());
   by_source_.emplace(caller.source, &caller);
   unmapped_.push_back(&caller);
-  return caller;
+  return &caller;
 }
 
 // A translation to each new caller tells of its end, and carries late answers.
@@ -313,44 +326,69 @@ void Server::map_callers() {
 }
 
 void Server::look_at_callers() {
+  looks_ = 0;
   for (size_t count = std::min(callers_.size(), kCallersPerLook); count != 0; --count) {
     if (next_look_ >= callers_.size()) next_look_ = 0;
     Caller* const caller = callers_[next_look_++].get();
-    if (caller != nullptr && caller->mapped && !endpoint_->is_open(caller->index)) end_caller(*caller);
+    if (caller == nullptr || !caller->mapped) continue;
+    if (!endpoint_->is_open(caller->index)) {
+      end_caller(*caller);
+      continue;
+    }
+    if (caller->long_calls.empty()) continue;
+    std::erase_if(caller->long_calls, [this, caller, now = monotonic_now()](const auto& each) {
+      if (each.second.deadline > now) return false;
+      memory_.give_back(&caller->memory, each.second.arguments.total());
+      return true;
+    });
   }
 }
 
 void Server::end_caller(Caller& caller) {
   if (caller.mapped) (void)endpoint_->unmap(caller.index);
   for (const uint32_t id : caller.bindings) end_binding(bindings_[id & kIndexMask]);
-  for (const auto& [id, coming] : caller.long_calls) memory_ -= coming.arguments.total();
+  for (const auto& [id, coming] : caller.long_calls) memory_.give_back(nullptr, coming.arguments.total());
   for (const auto& [id, call] : caller.late_calls) call->cancelled.store(true, std::memory_order_relaxed);
-  for (const Outgoing& out : caller.backlog) drop(out);
-  if (!caller.backlog.empty()) --backlogs_;
   by_source_.erase(caller.source);
+  for (const Outgoing& out : caller.backlog) drop(out);
+  std::erase(backlogged_, &caller);
   callers_[caller.index] = nullptr;
 }
 
 // ---- answers
 
-std::shared_ptr<LateCall> Server::defer(const LateCall& call) {
+// Returns whether a call with so many bytes of arguments may be answered late.
+bool Server::may_defer(const LateCall& call, uint64_t bytes) noexcept {
+  const Caller* const caller = find_caller(call.caller);
+  return caller != nullptr && late_.has(caller->late, 1) && memory_.has(caller->memory, kOutgoingBytes + bytes);
+}
+
+// may_defer() has been asked.
+std::shared_ptr<LateCall> Server::defer(const LateCall& call, uint64_t bytes) {
   auto late = std::make_shared<LateCall>();
-  late->server = this;
+  late->server = self_;
   late->caller = call.caller;
   late->id = call.id;
   late->one_way = call.one_way;
   late->deadline = call.deadline;
-  ++late_;
-  if (Caller* const caller = find_caller(call.caller)) caller->late_calls.insert_or_assign(call.id, late);
+  late->bytes = kOutgoingBytes + bytes;
+  Caller& caller = *find_caller(call.caller);
+  late_.take(caller.late, 1);
+  memory_.take(caller.memory, late->bytes);
+  caller.late_calls.insert_or_assign(call.id, late);
   return late;
 }
 
 void IncomingCall::give(AnswerBytes answer) {
+  if (answer_ == nullptr && !server_->may_defer(*call_, 0)) {
+    ++server_->counters_.dropped_answers;
+    return refuse(CallStatus::bad_result);
+  }
   answered_ = true;
   if (answer_ != nullptr) {
     *answer_ = std::move(answer);
   } else {
-    server_->send_late(server_->defer(*call_), std::move(answer));
+    server_->send_late(server_->defer(*call_, 0), std::move(answer));
   }
 }
 
@@ -369,37 +407,39 @@ void IncomingCall::refuse(CallStatus status, uint32_t failure) {
 LateResponse IncomingCall::defer() {
   if (server_ == nullptr) misused("a procedure that answers after it has returned runs in the server's poll: RunIn::poll");
   answered_ = true;
-  return LateResponse(server_->defer(*call_));
+  return LateResponse(server_->defer(*call_, 0));
 }
 
 void LateResponse::send(AnswerBytes answer) {
   const std::shared_ptr<LateCall> call = std::exchange(call_, nullptr);
-  if (call == nullptr || call->server == nullptr) return;
-  const FiberLock held(*call->server);
-  call->server->send_late(call, std::move(answer));
+  if (call == nullptr || *call->server == nullptr) return;
+  Server& server = **call->server;
+  const FiberLock held(server);
+  server.send_late(call, std::move(answer));
 }
 
 void Server::send_late(std::shared_ptr<LateCall> call, AnswerBytes answer) {
   Caller* const caller = find_caller(call->caller);
   Outgoing out{.call = std::move(call), .answer = std::move(answer)};
-  const uint64_t bytes = kOutgoingBytes + out.answer.result.size();
-  memory_ += bytes;
-  if (caller == nullptr || out.call->one_way) return drop(out);
-  if (memory_ > options_.memory_max) {
-    ++counters_.dropped_answers;
-    memory_ -= std::exchange(out.answer.result, {}).size();
-    out.answer.status = CallStatus::bad_result;
-  }
+  if (caller == nullptr || out.call->one_way || out.call->cancelled.load(std::memory_order_relaxed)) return drop(out);
   if (caller->backlog.empty() && caller->mapped && send(*caller, out)) return drop(out);
-  if (caller->backlog.empty()) ++backlogs_;
+  const uint64_t bytes = out.answer.result.size();
+  if (memory_.take(caller->memory, bytes)) {
+    out.call->bytes += bytes;
+  } else {
+    ++counters_.dropped_answers;
+    out.answer = {.status = CallStatus::bad_result};
+    out.at = 0;
+  }
+  if (caller->backlog.empty()) backlogged_.push_back(caller);
   caller->backlog.push_back(std::move(out));
 }
 
-// Frees what an answer has taken, when it is sent or its caller is gone.
+// Frees what a late call has taken, when its answer is sent or its caller is gone.
 void Server::drop(const Outgoing& out) noexcept {
-  --late_;
-  memory_ -= kOutgoingBytes + out.answer.result.size();
   Caller* const caller = find_caller(out.call->caller);
+  late_.give_back(caller == nullptr ? nullptr : &caller->late, 1);
+  memory_.give_back(caller == nullptr ? nullptr : &caller->memory, out.call->bytes);
   if (caller == nullptr) return;
   const auto found = caller->late_calls.find(out.call->id);
   if (found != caller->late_calls.end() && found->second == out.call) caller->late_calls.erase(found);
@@ -446,15 +486,15 @@ bool Server::send_pieces(Caller& caller, Outgoing& out) {
 
 // Sends what has waited. A caller that does not poll keeps its backlog, and no other caller waits for it.
 void Server::pump() {
-  for (const auto& each : callers_) {
-    if (each == nullptr || each->backlog.empty() || !each->mapped) continue;
-    for (uint32_t count = 0; count < kMessagesPerTurn && !each->backlog.empty() && send(*each, each->backlog.front()); ++count) {
-      const Outgoing sent = std::move(each->backlog.front());
-      each->backlog.pop_front();
-      if (each->backlog.empty()) --backlogs_;
+  std::erase_if(backlogged_, [this](Caller* caller) {
+    for (uint32_t count = 0; count < kMessagesPerTurn && !caller->backlog.empty() && caller->mapped; ++count) {
+      if (!send(*caller, caller->backlog.front())) break;
+      const Outgoing sent = std::move(caller->backlog.front());
+      caller->backlog.pop_front();
       drop(sent);
     }
-  }
+    return caller->backlog.empty();
+  });
 }
 
 // ---- progress
@@ -464,11 +504,13 @@ void Server::settle(bool arrived) {
   if (threads_ != nullptr) {
     for (DetachedCall& each : threads_->take_ended()) end(each);
   }
-  if (__builtin_expect(backlogs_ != 0, 0)) pump();
-  if (!arrived && ++empty_polls_ % kCallersLookEvery == 0) look_at_callers();
+  if (__builtin_expect(!backlogged_.empty(), 0)) pump();
+  looks_ += arrived ? 1 : kEmptyPollWeight;
+  if (looks_ >= kCallersLookEvery) look_at_callers();
 }
 
 uint32_t Server::poll() {
+  if (running_) return 0;  // a procedure polls
   const uint32_t arrived = endpoint_->poll();
   settle(arrived != 0);
   return arrived;
@@ -476,7 +518,9 @@ uint32_t Server::poll() {
 
 WaitOutcome Server::wait(Nanoseconds timeout) {
   WaitOutcome outcome = WaitOutcome::ready;
+  if (running_) return outcome;
   const auto sleep = [&] {
+    look_at_callers();
     if (threads_ == nullptr) {
       outcome = endpoint_->wait(timeout, 0);
     } else if (Nanoseconds limit = timeout; endpoint_->arm(limit)) {
@@ -499,7 +543,8 @@ WaitOutcome Server::sleep_beside_threads(Nanoseconds limit) {
   const timespec time = timespec_of(std::min(limit, kSecond));
   const int ready = ::ppoll(events.data(), events.size(), &time, nullptr);
   endpoint_->poll();
-  return ready > 0 ? WaitOutcome::ready : ready == 0 ? WaitOutcome::timed_out : WaitOutcome::interrupted;
+  if (ready == 0) return limit > kSecond ? WaitOutcome::ready : WaitOutcome::timed_out;
+  return ready > 0 ? WaitOutcome::ready : WaitOutcome::interrupted;
 }
 
 std::optional<int> Server::arm(Nanoseconds& limit) {

@@ -16,7 +16,7 @@
 #pragma once
 
 #include <deque>
-#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "am/endpoint.h"
+#include "am/rpc/budget.h"
 #include "am/rpc/detached_call.h"
 #include "am/rpc/fiber_lock.h"
 #include "am/rpc/polling_time.h"
@@ -46,9 +47,9 @@ struct ServerOptions {
   bool (*admit)(const Importer& importer, void* context) = nullptr;
   void* admit_context = nullptr;
   uint32_t bindings_max = 65536;             // of one caller
-  uint32_t late_max = 16384;                 // calls under way that are answered late; others are refused (overloaded)
+  uint32_t late_max = 16384;                 // calls under way that are answered late, of which one caller gets half; others: overloaded
   uint64_t arguments_max = 64 * 1024 * 1024;  // bytes of one call's arguments
-  uint64_t memory_max = 256 * 1024 * 1024;   // bytes of long arguments and of answers that wait, of all callers
+  uint64_t memory_max = 256 * 1024 * 1024;   // bytes of long arguments and of answers that wait; one caller gets half of it
   Nanoseconds spin = PollingTime::kAdaptive;  // time to poll before a wait sleeps
   uint32_t threads = 0;                      // for procedures that run in threads (RunIn::thread)
 };
@@ -65,6 +66,7 @@ class Server final : public fiber::Poller {
  public:
   // Binds `name`. Errors: as am::Endpoint::create() and bind().
   static Result<std::unique_ptr<Server>> create(Context& context, std::string_view name, const ServerOptions& options = {});
+  // No procedure may run in a fiber any more.
   ~Server() override;
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -88,8 +90,8 @@ class Server final : public fiber::Poller {
   // when there may be work; lowers `limit` to the time after which the program must poll anyway. -1: the NI is gone.
   std::optional<int> arm(Nanoseconds& limit) override;
 
-  uint32_t late_under_way() const noexcept { return late_; }
-  uint64_t memory() const noexcept { return memory_; }
+  uint64_t late_under_way() const noexcept { return late_.used(); }
+  uint64_t memory() const noexcept { return memory_.used(); }
   size_t callers() const noexcept { return by_source_.size(); }
   const ServerCounters& counters() const noexcept { return counters_; }
   am::Endpoint& endpoint() noexcept { return *endpoint_; }
@@ -126,9 +128,10 @@ class Server final : public fiber::Poller {
     am::Index index;      // of the translation to it
     bool mapped = false;
     std::vector<uint32_t> bindings;
-    std::unordered_map<uint32_t, LongCall> long_calls;                  // by call id
-    std::unordered_map<uint32_t, std::shared_ptr<LateCall>> late_calls;  // by call id
+    std::map<uint32_t, LongCall> long_calls;                  // by call id
+    std::map<uint32_t, std::shared_ptr<LateCall>> late_calls;  // by call id
     std::deque<Outgoing> backlog;
+    uint64_t late = 0, memory = 0;  // shares of the server's
   };
 
   Server(std::unique_ptr<am::Endpoint> endpoint, const ServerOptions& options);
@@ -149,14 +152,15 @@ class Server final : public fiber::Poller {
 
   // Callers.
   Caller* find_caller(uint64_t source) noexcept;
-  Caller& caller_of(const am::Token& token);
+  Caller* caller_of(const am::Token& token);
   void map_callers();
   void look_at_callers();
   void end_caller(Caller& caller);
   void end_binding(BindingEntry& entry) noexcept;
 
   // Answers.
-  std::shared_ptr<LateCall> defer(const LateCall& call);
+  bool may_defer(const LateCall& call, uint64_t bytes) noexcept;
+  std::shared_ptr<LateCall> defer(const LateCall& call, uint64_t bytes);
   void send_late(std::shared_ptr<LateCall> call, AnswerBytes answer);
   bool send(Caller& caller, Outgoing& out);
   bool send_pieces(Caller& caller, Outgoing& out);
@@ -174,10 +178,12 @@ class Server final : public fiber::Poller {
   std::vector<std::unique_ptr<Caller>> callers_;  // by translation; nullptr: free
   std::unordered_map<uint64_t, Caller*> by_source_;
   std::vector<Caller*> unmapped_;
-  uint32_t backlogs_ = 0;     // callers with one
-  uint32_t late_ = 0;
-  uint64_t memory_ = 0;       // bytes
-  uint32_t empty_polls_ = 0;
+  std::vector<Caller*> backlogged_;
+  Budget late_, memory_;      // calls; bytes
+  uint32_t looks_ = 0;        // polls since the last look at callers; an empty one counts more
+  uint32_t fibers_ = 0;       // that run procedures
+  bool running_ = false;      // a procedure, in poll()
+  std::shared_ptr<Server*> self_ = std::make_shared<Server*>(this);
   size_t next_look_ = 0;      // the caller to be looked at next
   ServerCounters counters_;
   std::unique_ptr<ServerThreads> threads_;  // declared last: they end first
