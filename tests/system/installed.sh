@@ -114,7 +114,7 @@ done
 # ---- manual pages
 
 share=$there$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=prefix unet)/share/man
-for page in man1/unet-bench.1 man1/unet-run.1 man7/unet-rpc.7 man7/unet-splitc.7 man8/unetctl.8 man8/unetd.8; do
+for page in man1/unet-bench.1 man1/unet-run.1 man1/unetcat.1 man7/unet-rpc.7 man7/unet-splitc.7 man8/unetctl.8 man8/unetd.8; do
   [[ -f $share/$page ]] || report "the manual page $page was not installed"
 done
 
