@@ -51,8 +51,7 @@ class alignas(64) Fiber {
   friend struct Switch;
 
   enum class State : uint8_t {
-    ready,    // in the worker's queue
-    running,
+    active,   // runs, or is in the worker's queue
     parked,   // also a new fiber, until its worker has seen it
     ended,    // left its stack for good; the next fiber publishes the end
     gone,     // the end is published
@@ -61,7 +60,7 @@ class alignas(64) Fiber {
   static Fiber* ended_mark() noexcept { return reinterpret_cast<Fiber*>(uintptr_t{1}); }
   static Fiber* detached_mark() noexcept { return reinterpret_cast<Fiber*>(uintptr_t{2}); }
 
-  Fiber* next_ = nullptr;                                  // in the ready queue or in a list of free fibers
+  Fiber* next_ = nullptr;                                  // in a list of free fibers, or of stolen ones
   boost::context::detail::fcontext_t context_ = nullptr;   // valid unless the fiber runs
   std::atomic<Worker*> worker_{nullptr};                   // the worker that runs it next: a thief changes it with that worker's lock
   State state_ = State::parked;

@@ -73,7 +73,8 @@ void Scheduler::remove(Poller& poller) {
   });
 }
 
-uint32_t Scheduler::poll() {
+// Calls each poller once, and again up to `rounds` times while there is no work.
+uint32_t Scheduler::poll(uint32_t rounds) {
   if (poller_count_.load(std::memory_order_relaxed) == 0) return 0;
   const void* none = nullptr;
   const bool shared = threads() > 1;
@@ -83,11 +84,13 @@ uint32_t Scheduler::poll() {
     return 0;  // another worker polls
   }
   uint32_t work = 0;
-  for (size_t i = 0; i < pollers_.size(); ++i) {  // indexed, because handlers add pollers
-    Poller& poller = *pollers_[i];
-    if (!poller.try_lock()) continue;
-    work += poller.poll();
-    poller.unlock();
+  for (; rounds != 0 && work == 0; --rounds) {
+    for (size_t i = 0; i < pollers_.size(); ++i) {  // indexed, because handlers add pollers
+      Poller& poller = *pollers_[i];
+      if (!poller.try_lock()) continue;
+      work += poller.poll();
+      poller.unlock();
+    }
   }
   polling_.store(nullptr, std::memory_order_release);
   return work;

@@ -91,7 +91,7 @@ class Scheduler {
   auto with_pollers(Function&& function);
 
   // For workers
-  uint32_t poll();
+  uint32_t poll(uint32_t rounds);
   bool arm(const Worker& sleeper, std::vector<pollfd>& waits, Nanoseconds& limit);
   void disarm(const Worker& sleeper) noexcept;
   bool all_ended() const noexcept;

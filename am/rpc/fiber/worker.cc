@@ -25,6 +25,7 @@ constexpr Nanoseconds kYieldEvery = 5 * kMicrosecond;
 constexpr Nanoseconds kStuck = 10 * kMicrosecond;
 // Turns of fibers between two polls should take about that.
 constexpr Nanoseconds kPollEvery = 20 * kMicrosecond;
+constexpr uint32_t kPollsPerLook = 8;  // empty polls of an idle thread before it looks at the clock and at other threads
 
 // Only one thread writes the counter.
 template <typename T>
@@ -90,8 +91,9 @@ void Worker::exit() noexcept {
   Fiber* const joiner = self->joiner_.load(std::memory_order_acquire);
   // The usual end: the fiber that waits belongs to this worker, and cannot touch our stack before we have left it.
   if (joiner != nullptr && joiner != Fiber::detached_mark() && joiner->worker_.load(std::memory_order_acquire) == worker &&
-      joiner->state_ == Fiber::State::parked && !worker->count_turn()) {
+      joiner->state_ == Fiber::State::parked && !worker->is_visit_due()) {
     self->state_ = Fiber::State::gone;
+    joiner->state_ = Fiber::State::active;
     self->joiner_.store(Fiber::ended_mark(), std::memory_order_release);
     worker->switch_to(*self, *joiner);
   }
@@ -236,16 +238,16 @@ void Worker::run() noexcept {
   Switch::adopt_thread(root_);
   idle_since_ = 0;
   for (;;) {
-    const bool busy = ready() != 0;  // fibers let us poll, and go on
-    const uint32_t work = scheduler_.poll();
+    const bool busy = !queue_.empty();  // fibers let us poll, and go on
+    const uint32_t work = scheduler_.poll(busy ? 1 : kPollsPerLook);
     const Nanoseconds now = busy || ++visits_ % 16 == 0 ? monotonic_now() : 0;
     if (busy) set_pace(now);
     lock();
     if (now != 0) collect(now);
-    if (head_ != nullptr && !scheduler_.is_over()) {
+    if (!queue_.empty() && !scheduler_.is_over()) {
       idle_since_ = 0;
-      next_visit_ = turns_.load(std::memory_order_relaxed) + interval_;
-      switch_to(root_, *pop());
+      next_visit_ = queue_.popped() + interval_;
+      switch_to(root_, *queue_.pop());
       continue;
     }
     unlock();
@@ -269,7 +271,7 @@ bool Worker::idle(Nanoseconds now, uint32_t work) noexcept {
   lock();
   collect(now);
   unlock();
-  if (work != 0 || ready() != 0) {
+  if (work != 0 || !queue_.empty()) {
     idle_since_ = 0;
     return true;
   }
@@ -300,17 +302,17 @@ bool Worker::steal(Nanoseconds now) noexcept {
   for (size_t i = 0; i < victims_.size(); ++i) {
     Worker& victim = *scheduler_.workers_[i];
     if (&victim == this || victim.is_asleep()) continue;
-    const uint32_t turns = victim.turns_.load(std::memory_order_relaxed);
-    if (victims_[i].turns != turns) victims_[i] = {turns, now};
-    const bool due = victim.ready() != 0 || victim.inbox_.load(std::memory_order_relaxed) != nullptr ||
+    const uint32_t popped = victim.queue_.popped();
+    if (victims_[i].popped != popped) victims_[i] = {popped, now};
+    const bool due = victim.queue_.size() != 0 || victim.inbox_.load(std::memory_order_relaxed) != nullptr ||
                      victim.deadline_.load(std::memory_order_relaxed) <= now;
-    if (victim.ready() < 2 && !(due && now - victims_[i].since >= kStuck)) continue;
+    if (victim.queue_.size() < 2 && !(due && now - victims_[i].since >= kStuck)) continue;
     if (!victim.seize()) continue;
     victim.collect(now);
     Fiber* first = nullptr;
     Fiber** end = &first;
-    for (uint32_t left = (victim.ready() + 1) / 2; left != 0; --left) {
-      Fiber* const fiber = victim.pop();
+    for (uint32_t left = (victim.queue_.size() + 1) / 2; left != 0; --left) {
+      Fiber* const fiber = victim.queue_.pop();
       fiber->worker_.store(this, std::memory_order_release);
       *end = fiber;
       end = &fiber->next_;
@@ -319,7 +321,7 @@ bool Worker::steal(Nanoseconds now) noexcept {
     victim.release();
     if (first == nullptr) continue;
     lock();
-    while (first != nullptr) push(*std::exchange(first, first->next_));
+    while (first != nullptr) queue_.push(*std::exchange(first, first->next_));
     unlock();
     return true;
   }
@@ -327,7 +329,7 @@ bool Worker::steal(Nanoseconds now) noexcept {
 }
 
 void Worker::share() noexcept {
-  if (ready() >= 2 && scheduler_.awake_.load(std::memory_order_relaxed) < scheduler_.threads()) scheduler_.wake_one();
+  if (queue_.size() >= 2 && scheduler_.awake_.load(std::memory_order_relaxed) < scheduler_.threads()) scheduler_.wake_one();
 }
 
 void Worker::wake() noexcept {
@@ -340,7 +342,7 @@ void Worker::sleep() noexcept {
   waits_.assign(1, {wakes_.get(), POLLIN, 0});
   Nanoseconds limit = kNever;
   if (inbox_.load(std::memory_order_relaxed) == nullptr && !scheduler_.is_over() && !scheduler_.all_ended() &&
-      scheduler_.arm(*this, waits_, limit) && ready() == 0) {
+      scheduler_.arm(*this, waits_, limit) && queue_.empty()) {
     if (!alone_) waits_.push_back({scheduler_.alarm_.get(), POLLIN, 0});
     scheduler_.fall_asleep(limit);
     const Nanoseconds deadline = deadline_.load(std::memory_order_relaxed);

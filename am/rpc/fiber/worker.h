@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "am/rpc/fiber/context.h"
+#include "am/rpc/fiber/ready_queue.h"
 #include "am/rpc/fiber/timer_heap.h"
 #include "unet/base/fence.h"
 #include "unet/base/misuse.h"
@@ -53,18 +54,12 @@ class Worker {
     Fiber* const self = current_;
     if (self == &root_) [[unlikely]] return;
     lock();
-    self->state_ = Fiber::State::ready;
-    Fiber* next = head_;
-    if (next == nullptr || count_turn()) [[unlikely]] {
-      next = &root_;
-      push(*self);
-    } else {  // one comes, one goes: ready_ stays
-      tail_->next_ = self;
-      self->next_ = nullptr;
-      tail_ = self;
-      head_ = next->next_;
+    if (queue_.empty() || is_visit_due()) [[unlikely]] {
+      queue_.push(*self);
+      switch_to(*self, root_);
+    } else {
+      switch_to(*self, *queue_.rotate(*self));
     }
-    switch_to(*self, *next);
   }
   [[gnu::always_inline]] void park() noexcept {
     Fiber* const self = parkable();
@@ -149,32 +144,10 @@ class Worker {
     if (current_ == &root_) [[unlikely]] misused("a poller must not wait: its handlers start or wake a fiber that waits instead");
     return current_;
   }
-  // Counts a switch. True: it is time to poll.
-  bool count_turn() noexcept {
-    const uint32_t turns = turns_.load(std::memory_order_relaxed) + 1;
-    turns_.store(turns, std::memory_order_relaxed);
-    return static_cast<int32_t>(turns - next_visit_) >= 0;
-  }
-  void set_ready(uint32_t count) noexcept { ready_.store(count, std::memory_order_relaxed); }
-  uint32_t ready() const noexcept { return ready_.load(std::memory_order_relaxed); }
-  void push(Fiber& fiber) noexcept {
-    fiber.next_ = nullptr;
-    if (head_ == nullptr) {
-      head_ = &fiber;
-    } else {
-      tail_->next_ = &fiber;
-    }
-    tail_ = &fiber;
-    set_ready(ready() + 1);
-  }
-  Fiber* pop() noexcept {
-    Fiber* const fiber = head_;
-    head_ = fiber->next_;
-    set_ready(ready() - 1);
-    return fiber;
-  }
+  // Whether enough fibers have run since the last poll.
+  bool is_visit_due() const noexcept { return static_cast<int32_t>(queue_.popped() - next_visit_) >= 0; }
   // The fiber to switch to: the next ready one, or the root, which polls.
-  Fiber* take() noexcept { return head_ == nullptr || count_turn() ? &root_ : pop(); }
+  Fiber* take() noexcept { return queue_.empty() || is_visit_due() ? &root_ : queue_.pop(); }
   void make_ready(Fiber& fiber) noexcept {
     if (fiber.state_ != Fiber::State::parked) {
       fiber.permit_ = true;
@@ -184,8 +157,8 @@ class Worker {
     __builtin_prefetch(static_cast<std::byte*>(fiber.context_) + 64);
     __builtin_prefetch(static_cast<std::byte*>(fiber.context_) + 128);
     if (fiber.timer_ != kNoTimer) remove_timer(fiber);
-    fiber.state_ = Fiber::State::ready;
-    push(fiber);
+    fiber.state_ = Fiber::State::active;
+    queue_.push(fiber);
   }
   void remove_timer(Fiber& fiber) noexcept;
   void note_timers() noexcept { deadline_.store(timers_.earliest(), std::memory_order_relaxed); }
@@ -194,9 +167,8 @@ class Worker {
   void collect(Nanoseconds now) noexcept;
   void publish_end(Fiber& fiber) noexcept;
 
-  // Leaves `from`. The caller has set its state. Returns when `from` runs again, perhaps on another worker. Releases the lock.
+  // Leaves `from`, which is parked, ended or in the queue. Returns when `from` runs again, perhaps on another worker. Releases the lock.
   [[gnu::always_inline]] void switch_to(Fiber& from, Fiber& to) noexcept {
-    to.state_ = Fiber::State::running;
     current_ = &to;
     Switch::before(from, to);
     arrive(boost::context::detail::jump_fcontext(to.context_, &from), from);
@@ -221,12 +193,9 @@ class Worker {
 
   // Used at each switch
   Fiber* current_ = &root_;
-  Fiber* head_ = nullptr;             // the ready queue
-  Fiber* tail_ = nullptr;
+  ReadyQueue queue_;
   std::atomic<uint32_t> busy_{0};     // the owner holds the lock
-  std::atomic<uint32_t> turns_{0};    // switches: thieves see whether the queue moves
-  std::atomic<uint32_t> ready_{0};    // length of the queue
-  uint32_t next_visit_ = kTurnsMost;  // the root polls when turns_ is that
+  uint32_t next_visit_ = kTurnsMost;  // the root polls when so many fibers have left the queue
   const bool alone_;
   uint32_t free_count_ = 0;
   Fiber* free_ = nullptr;             // stacks of fibers that have ended
@@ -249,8 +218,8 @@ class Worker {
   Nanoseconds idle_since_ = 0;        // 0: not idle
   Nanoseconds next_yield_ = 0;        // in nanoseconds of idleness
   struct Victim {
-    uint32_t turns = 0;
-    Nanoseconds since = 0;            // the queue does not move since then
+    uint32_t popped = 0;
+    Nanoseconds since = 0;            // no fiber has left its queue since then
   };
   std::vector<Victim> victims_;
   std::vector<pollfd> waits_;
