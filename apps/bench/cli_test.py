@@ -102,7 +102,7 @@ def wrong_input():
 def texts():
     words = ((["--help"], "Examples"), (["list"], "kernel-udp"), (["list"], "shared-2p"), (["info", "shared-2p"], "two cores"),
              (["info", "rtt", "kernel-tcp"], "p999"), (["info", "connect"], "create"), (["info", "logp"], "o_send"),
-             (["info", "am-store"], "limit-put"), (["info", "splitc"], "splitc-messages"), (["info", "limit-miss"], "64 words"), (["info", "sockets"], "redis-idle"),
+             (["info", "am-store"], "limit-put"), (["info", "splitc"], "splitc-messages"), (["info", "fibers"], "kernel-threads"), (["info", "limit-miss"], "64 words"), (["info", "sockets"], "redis-idle"),
              (["info", "programs-local"], "unet-sockets"))
     for (_, word), (args, (status, out, _)) in zip(words, outcomes([args for args, _ in words])):
         require(status == 0 and word in out, f"{args}: exit status {status}, {out}")
@@ -385,6 +385,13 @@ def split_c():
     require(status == 1 and out == "" and "takes part in rtt" in err, f"rtt over splitc-direct: {status}: {out}{err}")
 
 
+def fibers():  # each operation beside a procedure call, and pthreads beside fibers
+    status, out, err = run("run", "fibers", "--seconds", "0.1", "--repeat", "1", "--json", "-")
+    beside = {("limit-call", "limit-call"): 1, ("fibers", "limit-call"): 5, ("kernel-threads", "limit-call"): 5, ("kernel-threads", "fibers"): 5}
+    found = [(r["path"], r["baseline"]) for r in json.loads(out) if r["slices"] > 0]
+    require(status == 0 and {each: found.count(each) for each in found} == beside, f"fibers: exit status {status}: {out}{err}")
+
+
 PROGRAMS = {"iperf3-tcp": ["iperf3"], "iperf3-udp-64": ["iperf3"], "sockperf-tcp_p50": ["sockperf"], "sockperf-udp_p99": ["sockperf"],
             "sockperf-udp_cpu_server": ["sockperf"], "sockperf-tcp-blocked_p50": ["sockperf"], "sockperf-udp-blocked_p50": ["sockperf"],
             "redis-set-1": ["redis-server", "redis-benchmark"], "redis-get-50": ["redis-server", "redis-benchmark"],
@@ -583,11 +590,11 @@ def side_a_dies():
     require(not namespaces_of(bench.pid), "namespaces of a dead run are left")
 
 
-PARTS = (wrong_input, texts, records, connections, sockets_come_and_stay, datagrams_to_and_from_the_kernel, streams_in_place, fairness, restart,
-         engines, pictures, comparisons, between_two_processes, active_messages, split_c, programs_of_others, programs_on_ours,
-         programs_over_a_wire, kernels, kernels_of_an_installed_one, between_two_hosts, signals, side_b_dies, side_a_dies)
+PARTS = (wrong_input, texts, records, connections, sockets_come_and_stay, datagrams_to_and_from_the_kernel, streams_in_place, fairness,
+         restart, engines, pictures, comparisons, between_two_processes, active_messages, split_c, fibers, programs_of_others,
+         programs_on_ours, programs_over_a_wire, kernels, kernels_of_an_installed_one, between_two_hosts, signals, side_b_dies, side_a_dies)
 BRIEFLY = (texts, connections, sockets_come_and_stay, datagrams_to_and_from_the_kernel, streams_in_place, engines, between_two_processes,
-           active_messages, split_c, signals, side_b_dies)
+           active_messages, split_c, fibers, signals, side_b_dies)
 for part in BRIEFLY if BRIEF else PARTS:
     part()
     print(part.__name__, "ok", flush=True)

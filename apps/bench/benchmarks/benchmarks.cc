@@ -461,6 +461,20 @@ const std::vector<Benchmark>& all_benchmarks() {
        .unit = "ns",
        .limit = "limit-pingpong",
        .more_limits = {"limit-miss", "limit-get", "limit-put"}},
+      {.name = "fibers",
+       .method = Method::fibers,
+       .workload = Workload::fibers,
+       .own_paths = true,
+       .what = "fork, join, yield, lock and ping-pong of user-level threads and of pthreads, over a procedure call",
+       .detail =
+           "After Table I of Bershad, Anderson, Lazowska and Levy 1991; all on the core of side A. fork: create a thread that does\n"
+           "nothing, 32 in a row. fork_join: create one and wait for its end. yield: each of two threads lets the other one run.\n"
+           "acquire_release: lock and unlock a mutex that is free. pingpong: a round trip of two threads by a mutex and two\n"
+           "conditions. Each slice stands between two slices of a procedure call that is not inlined (procedure_call). Ratio: over\n"
+           "that; in a further record of pthreads, over fibers.",
+       .metric = "yield",
+       .unit = "ns",
+       .limit = "limit-call"},
   };
   return benchmarks;
 }

@@ -21,6 +21,7 @@ enum class Method : uint8_t {
   loss,       // streams over a wire that loses more and more (loss.h)
   peers,      // memory of peers that are idle
   incast,     // a simulated network
+  fibers,     // slices of each operation of threads, between slices of a procedure call
   splitc,     // slices of each kind of access, beside its own limit
   restart,    // traffic while the network interface is replaced
   programs,   // programs of others, each for seconds, without a session (programs/programs.h)

@@ -14,6 +14,8 @@ Records measure_emulated(Session&, const Benchmark&, uint32_t size, const PathIn
 Records measure_endpoints(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // A well-behaved pair alone, beside each kind of hostile client, and beside its control.
 Records measure_fairness(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// Each operation of fibers and of kernel threads, beside a procedure call.
+Records measure_fibers(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // Processor time while nothing happens.
 Records measure_idle(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // am-incast: many senders to one receiver, in a simulated network and virtual time.
@@ -29,7 +31,8 @@ Records measure_restart(Session&, const Benchmark&, uint32_t size, const PathInd
 // Each access of Split-C, beside the limit of its own kind.
 Records measure_splitc(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 
-// The path of am-incast.
+// The path of am-incast, and those of fibers.
 void add_incast(Paths& paths);
+void add_fibers(Paths& paths);
 
 }  // namespace unet::bench

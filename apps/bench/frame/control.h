@@ -33,6 +33,7 @@ enum class Workload : uint8_t {
   am_overheads, // bursts of short requests, and their replies after a pause
   am_peers,   // A maps many peers, which say nothing, and unmaps them
   incast,     // many senders to one, simulated
+  fibers,     // an operation of threads, on side A
   lossy,      // A streams for a time over a wire that loses; what arrived in that
   word_read,  // A reads words that B has just written, one after the other
   word_get,   // A gets many words of B, and waits for all; Split-C
@@ -69,7 +70,7 @@ struct Slice {
   uint64_t iterations = 0;   // timed messages, round trips or connections; peers or senders; rtt: a multiple of batch. idle, lossy:
                              // milliseconds
   uint64_t warm_up = 0;      // untimed ones before them
-  uint32_t condition = 0;    // lossy: of the wire, one of kConditions (loss.h). incast: the seed
+  uint32_t condition = 0;    // lossy: of the wire, one of kConditions (loss.h). incast: the seed. fibers: the operation
 };
 
 // The result of a slice on one side.

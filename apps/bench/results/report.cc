@@ -57,7 +57,7 @@ std::string column_name(const Record& record) {
   if (record.bench == "kernels") return "P = " + std::to_string(record.size);
   if (record.bench == "connections") return std::to_string(record.size) + " under way";
   const bool emulated = record.bench == "emulated" && record.metric.rfind("rtt", 0) != 0;
-  const std::array by_step = {"connect", "fairness", "restart", "logp", "am-loss", "am-peers", "splitc", "many", "tcp-loss"};
+  const std::array by_step = {"connect", "fairness", "restart", "logp", "am-loss", "am-peers", "splitc", "fibers", "many", "tcp-loss"};
   const bool steps = emulated || std::find(by_step.begin(), by_step.end(), record.bench) != by_step.end();
   return steps ? record.metric : format_size(record.size);
 }
@@ -102,7 +102,7 @@ std::string compared_with(const Record& record) {
   if (record.bench == "engines") return "ratio to one engine with one port";
   if (record.baseline == kOwnMessages) return "ratio to messages of the same size over the same path";
   if (record.baseline == kWholeWire) return "ratio to the same path's goodput without loss";
-  if (record.bench == "am-loss") return "ratio to " + record.baseline;
+  if (record.bench == "am-loss" || record.bench == "fibers") return "ratio to " + record.baseline;
   // A path of sockets may be compared with several of the kernel's and with bare frames: a table each.
   const bool sockets = record.bench.rfind("tcp-", 0) == 0 || record.bench.rfind("udp-", 0) == 0;
   if (sockets) return "ratio to " + record.baseline;
@@ -156,6 +156,7 @@ std::string format_ratio(std::optional<double> ratio) { return ratio ? three_dig
 
 std::string format_value(double value, const std::string& unit) {
   if (unit == "ns") {
+    if (value > 0 && value < 9.95) return print_number("%.1f ns", value);
     if (value < 999.5) return print_number("%.0f ns", value);
     if (value < 999.5e3) return three_digits(value / 1e3) + " us";
     return three_digits(value / 1e6) + " ms";

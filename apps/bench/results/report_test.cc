@@ -206,6 +206,7 @@ TEST_CASE("report: markdown") {
 }
 
 TEST_CASE("report: figures with their units") {
+  CHECK(format_value(6.84, "ns") == "6.8 ns");
   CHECK(format_value(104.4, "ns") == "104 ns");
   CHECK(format_value(999.7, "ns") == "1.00 us");
   CHECK(format_value(6400, "ns") == "6.40 us");
