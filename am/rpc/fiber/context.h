@@ -51,8 +51,8 @@ class alignas(64) Fiber {
   friend struct Switch;
 
   enum class State : uint8_t {
-    active,   // runs, or is in the worker's queue
-    parked,   // also a new fiber, until its worker has seen it
+    active,   // runs, is in the worker's queue, or is not started yet
+    parked,
     ended,    // left its stack for good; the next fiber publishes the end
     gone,     // the end is published
   };

@@ -157,7 +157,7 @@ Fiber* Scheduler::create(size_t task_bytes, void (*function)(void*)) {
 
 void Scheduler::start(Fiber& fiber) noexcept {
   started_.fetch_add(1, std::memory_order_release);
-  Worker::post(fiber);
+  Worker::post_first(fiber);
 }
 
 void Scheduler::run_all() {

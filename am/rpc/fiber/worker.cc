@@ -69,7 +69,7 @@ void Worker::prepare(Fiber& fiber, Worker& worker, size_t task_bytes, void (*fun
   fiber.task_ = reinterpret_cast<void*>(top);
   fiber.function_ = function;
   fiber.context_ = boost::context::detail::make_fcontext(fiber.task_, fiber.stack_bytes_ / 2, entry);
-  fiber.state_ = Fiber::State::parked;
+  fiber.state_ = Fiber::State::active;  // a late unpark() of the stack's last fiber must not start this one
   fiber.permit_ = false;
   fiber.joiner_.store(nullptr, std::memory_order_relaxed);
   fiber.worker_.store(&worker, std::memory_order_release);

@@ -91,13 +91,17 @@ class Worker {
 
   // Makes a fiber that belongs to this worker and has room for its task; nullptr: there is no stack. start() makes it ready.
   Fiber* create(size_t task_bytes, void (*function)(void*));
-  // The same for a stack that another thread has taken. post() makes the fiber ready.
-  static void prepare(Fiber& fiber, Worker& worker, size_t task_bytes, void (*function)(void*)) noexcept;
   void start(Fiber& fiber) noexcept {
     lock();
-    make_ready(fiber);
+    queue_.push(fiber);
     unlock();
     if (!alone_) share();
+  }
+  // The same for another thread, which has taken the stack.
+  static void prepare(Fiber& fiber, Worker& worker, size_t task_bytes, void (*function)(void*)) noexcept;
+  static void post_first(Fiber& fiber) noexcept {
+    fiber.state_ = Fiber::State::parked;
+    post(fiber);
   }
   // Waits until the fiber has ended and has left its stack. detach(): nothing waits for it.
   void join(Fiber& fiber) noexcept;
