@@ -27,7 +27,7 @@
 // which only the touched pages take memory. After fork() the scheduler stays with the parent. The child has one thread, and may only call
 // exec or _exit.
 //
-// Calls are for fibers of a scheduler, and where it says so for other threads, too.
+// Only fibers call these functions, unless their comments allow others.
 #pragma once
 
 #include <new>
@@ -38,7 +38,7 @@
 
 namespace unet::fiber {
 
-// The calling fiber. nullptr outside of fibers: also in a poller and its handlers.
+// Returns the calling fiber; nullptr outside of fibers, also in a poller and its handlers.
 inline Fiber* current() noexcept {
   Worker* const worker = Worker::current();
   return worker != nullptr ? worker->running() : nullptr;
@@ -51,17 +51,17 @@ inline Fiber* current() noexcept {
 }
 
 // Waits for unpark(). An unpark() that came first is stored: then park() returns at once. At most one is stored. A stored one may be left
-// over from an earlier wait, so check the condition again in a loop. This is what a blocking call is made of:
+// over from an earlier wait, so check the condition again in a loop. A blocking call is made of this:
 //
 //   call.fiber = fiber::current();
 //   while (!call.answered) fiber::park();                            // its handler sets `answered`, and then calls unpark(*call.fiber)
 [[gnu::always_inline]] inline void park() noexcept { Worker::current()->park(); }
 
-// Works like park() until `deadline`, a time of monotonic_now(). False: the deadline came first.
+// Works like park() until `deadline`, a time of monotonic_now(). Returns false if the deadline came first.
 inline bool park_until(Nanoseconds deadline) { return Worker::current()->park_until(deadline); }
 
-// Wakes a fiber that has not been joined yet. From any thread, also in a poller's handler. What the caller wrote before is visible to the
-// fiber.
+// Wakes a fiber that has not been joined yet. Any thread may call this, and a poller's handler. The fiber sees all that the caller wrote
+// before.
 [[gnu::always_inline]] inline void unpark(Fiber& fiber) noexcept {
   Worker* const worker = Worker::current();
   if (worker != nullptr) [[likely]] return worker->unpark(fiber);
@@ -74,7 +74,7 @@ inline void sleep(Nanoseconds duration) {
   while (monotonic_now() < deadline) park_until(deadline);
 }
 
-// A started fiber that has the result T. Move it; join() or detach() it before its end, or the program ends.
+// Refers to a started fiber with a result of type T. A handle that ends before join() or detach() ends the program.
 template <typename T>
 class [[nodiscard]] Handle {
  public:
@@ -89,9 +89,9 @@ class [[nodiscard]] Handle {
     if (fiber_ != nullptr) misused("a fiber's handle ended before its fiber was joined or detached");
   }
 
-  // False: there is no fiber. spawn() found no memory, or it is joined or detached already.
+  // Returns whether there is a fiber. There is none if spawn() found no memory, or after join() or detach().
   explicit operator bool() const noexcept { return fiber_ != nullptr; }
-  // To unpark() it.
+  // Returns the fiber for unpark().
   Fiber& fiber() const noexcept { return *fiber_; }
   bool has_ended() const noexcept { return Worker::has_ended(*fiber_); }
 
@@ -110,7 +110,7 @@ class [[nodiscard]] Handle {
   Fiber* fiber_ = nullptr;
 };
 
-// What a fiber runs: the function, moved onto its stack, and later the result in its place.
+// The function of a fiber, moved onto its stack. The result takes its place.
 template <typename Function>
 class Task {
  public:
@@ -145,10 +145,10 @@ class Task {
   ~Task() {}
 };
 
-// The way from functions to control blocks.
+// Makes fibers of functions, and takes their results.
 class Handles {
  public:
-  // From a fiber, or a handler of a poller.
+  // A fiber or a handler of a poller calls this.
   template <typename Function>
   static auto spawn(Function&& function) {
     using Its = Task<std::decay_t<Function>>;
@@ -160,7 +160,7 @@ class Handles {
     }
     return Handle<typename Its::T>(fiber);
   }
-  // From any thread; detached. False: there is no stack.
+  // Any thread may call this. The fiber is detached. Returns false if there is no stack.
   template <typename Function>
   static bool post(Scheduler& scheduler, Function&& function) {
     using Its = Task<std::decay_t<Function>>;
@@ -192,7 +192,7 @@ T Handle<T>::join() noexcept {
 }
 
 // Starts a fiber that calls `function()`, and returns its handle; the fiber runs when the caller waits. The function is moved onto the new
-// stack. Also for a poller's handlers.
+// stack. A poller's handlers may call this, too.
 template <typename Function>
 auto spawn(Function&& function) {
   return Handles::spawn(std::forward<Function>(function));

@@ -15,7 +15,7 @@ class ReadyQueue {
  public:
   ReadyQueue() : ring_(std::make_unique<Fiber*[]>(kFirstSize)) {}
 
-  // From any thread, without the lock: hints. The number of fibers, and of those that have left since the start (modulo 2^32).
+  // Any thread may call these without the lock, for a hint. popped() counts the fibers that have left, modulo 2^32.
   uint32_t size() const noexcept { return tail_.load(std::memory_order_relaxed) - head_.load(std::memory_order_relaxed); }
 
   uint32_t popped() const noexcept { return head_.load(std::memory_order_relaxed); }
@@ -45,7 +45,7 @@ class ReadyQueue {
     ring_[tail & (size_ - 1)] = &fiber;
     tail_.store(tail + 1, std::memory_order_relaxed);
   }
-  void grow() {
+  [[gnu::noinline]] void grow() {
     auto larger = std::make_unique<Fiber*[]>(2 * size_);
     for (uint32_t at = popped(); at != popped() + size_; ++at) larger[at & (2 * size_ - 1)] = ring_[at & (size_ - 1)];
     ring_ = std::move(larger);

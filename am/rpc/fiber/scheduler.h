@@ -65,7 +65,8 @@ class Scheduler {
   // it was stopped. Errors: out_of_memory (no stack for the fiber).
   template <typename Function>
   Status run(Function&& function);
-  // Starts a detached fiber from any thread while run() has not returned, or before it is called. False: there is no memory for its stack.
+  // Starts a detached fiber from any thread while run() has not returned, or before it is called. Returns false if there
+  // is no memory for its stack.
   template <typename Function>
   bool post(Function&& function);
   // Makes run() return as soon as each worker's fiber waits, yields or ends. Fibers that have not ended never run again. Any thread.

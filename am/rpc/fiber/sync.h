@@ -37,11 +37,12 @@ class WaitList {
     Place* before_ = nullptr;
     bool woken_ = false;
   };
-  // With the lock.
+  // The caller holds the lock.
   bool empty() const noexcept { return first_ == nullptr; }
   void add(Place& place) noexcept;
   bool wake_first() noexcept;
-  // Without the lock. Waits until the place was woken; false: the deadline came first, and the place is out of the list.
+  // Waits until the place was woken. Returns false if the deadline came first; the place is then out of the list. The caller does not hold
+  // the lock.
   bool wait(Place& place, Nanoseconds deadline = kNever);
 
  private:
@@ -72,7 +73,7 @@ class Mutex {
     state_.store(kLocked, std::memory_order_relaxed);
     return true;
   }
-  // False: the deadline came first.
+  // Returns false if the deadline came first.
   bool try_lock_until(Nanoseconds deadline) { return try_lock() || lock_slowly(deadline); }
   void unlock() noexcept {
     uint32_t state = kLocked;
@@ -99,7 +100,7 @@ class Condition {
  public:
   // The caller holds the mutex, before and after.
   void wait(Mutex& mutex) { wait_until(mutex, kNever); }
-  // False: the deadline came first.
+  // Returns false if the deadline came first.
   bool wait_until(Mutex& mutex, Nanoseconds deadline);
   void notify_one() noexcept;
   void notify_all() noexcept;
@@ -111,12 +112,12 @@ class Condition {
 // A flag that fibers wait for. Once set it stays so until reset(). It must outlive each call of set().
 class Event {
  public:
-  // From any thread.
+  // Any thread may call this.
   void set() noexcept;
   void reset() noexcept { set_.store(false, std::memory_order_relaxed); }
   bool is_set() const noexcept { return set_.load(std::memory_order_acquire); }
   void wait() { wait_until(kNever); }
-  // False: the deadline came first.
+  // Returns false if the deadline came first.
   bool wait_until(Nanoseconds deadline);
 
  private:

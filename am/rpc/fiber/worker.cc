@@ -40,8 +40,6 @@ Worker::Worker(Scheduler& scheduler, Descriptor wakes, bool alone) noexcept
   root_.worker_.store(this, std::memory_order_relaxed);
 }
 
-Worker::~Worker() = default;
-
 Worker* Worker::far_current() noexcept {
   Worker* worker = unet_fiber_worker;
   asm volatile("" : "+r"(worker) : : "memory");

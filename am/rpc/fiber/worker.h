@@ -27,7 +27,6 @@ class Scheduler;
 class Worker {
  public:
   Worker(Scheduler& scheduler, Descriptor wakes, bool alone) noexcept;
-  ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
@@ -72,7 +71,7 @@ class Worker {
     self->state_ = Fiber::State::parked;
     switch_to(*self, *take());
   }
-  // False: the deadline came first.
+  // Returns false if the deadline came first.
   bool park_until(Nanoseconds deadline);
   // Wakes a fiber of any worker, from this thread. The caller holds no worker's lock.
   [[gnu::always_inline]] void unpark(Fiber& fiber) noexcept {
@@ -89,7 +88,7 @@ class Worker {
   // Wakes a fiber from any thread.
   static void post(Fiber& fiber) noexcept;
 
-  // Makes a fiber that belongs to this worker and has room for its task; nullptr: there is no stack. start() makes it ready.
+  // Makes a fiber of this worker, with room for its task; nullptr if there is no stack. start() makes it ready.
   Fiber* create(size_t task_bytes, void (*function)(void*));
   void start(Fiber& fiber) noexcept {
     lock();
@@ -97,7 +96,7 @@ class Worker {
     unlock();
     if (!alone_) share();
   }
-  // The same for another thread, which has taken the stack.
+  // Another thread, which has taken the stack, uses these instead.
   static void prepare(Fiber& fiber, Worker& worker, size_t task_bytes, void (*function)(void*)) noexcept;
   static void post_first(Fiber& fiber) noexcept {
     fiber.state_ = Fiber::State::parked;
@@ -139,7 +138,7 @@ class Worker {
   }
   void unlock() noexcept { busy_.store(0, std::memory_order_release); }
   void lock_slowly() noexcept;
-  // A thief's lock. False: the owner does not get out of it, or another thief is there.
+  // Takes the lock for a thief. Returns false if the owner stays in it, or another thief has it.
   bool seize() noexcept;
   void release() noexcept { thief_.store(0, std::memory_order_release); }
 
@@ -187,11 +186,11 @@ class Worker {
   }
 
   // ---- idle
-  // Lets a sleeping worker have ready fibers.
+  // Wakes a sleeping worker if there are ready fibers for it.
   void share() noexcept;
   bool steal(Nanoseconds now) noexcept;
   void set_pace(Nanoseconds now) noexcept;
-  // False: the scheduler is over.
+  // Returns false if the scheduler is over.
   bool idle(Nanoseconds now, uint32_t work) noexcept;
   void sleep() noexcept;
 
@@ -215,7 +214,7 @@ class Worker {
   std::atomic<uint64_t> started_{0};
   std::atomic<uint64_t> ended_{0};
   Descriptor wakes_;
-  // Of the root
+  // Used by the root only
   uint32_t interval_ = kTurnsMost;    // switches between two polls
   uint32_t visits_ = 0;
   Nanoseconds last_visit_ = 0;
