@@ -55,10 +55,10 @@ inline Fiber* current() noexcept {
 //
 //   call.fiber = fiber::current();
 //   while (!call.answered) fiber::park();                            // its handler sets `answered`, and then calls unpark(*call.fiber)
-[[gnu::always_inline]] inline void park() noexcept { Worker::current()->park(); }
+[[gnu::always_inline]] inline void park() noexcept { Worker::here().park(); }
 
 // Works like park() until `deadline`, a time of monotonic_now(). Returns false if the deadline came first.
-inline bool park_until(Nanoseconds deadline) { return Worker::current()->park_until(deadline); }
+inline bool park_until(Nanoseconds deadline) { return Worker::here().park_until(deadline); }
 
 // Wakes a fiber that has not been joined yet. Any thread may call this, and a poller's handler. The fiber sees all that the caller wrote
 // before.
@@ -100,7 +100,7 @@ class [[nodiscard]] Handle {
   // Lets the fiber end alone. There is nothing that takes its result, so that must need no destructor.
   void detach() noexcept {
     static_assert(std::is_void_v<T> || std::is_trivially_destructible_v<T>);
-    Worker::current()->detach(*std::exchange(fiber_, nullptr));
+    Worker::here().detach(*std::exchange(fiber_, nullptr));
   }
 
  private:
@@ -152,7 +152,7 @@ class Handles {
   template <typename Function>
   static auto spawn(Function&& function) {
     using Its = Task<std::decay_t<Function>>;
-    Worker& worker = *Worker::current();
+    Worker& worker = Worker::here();
     Fiber* const fiber = worker.create(sizeof(Its), Its::run);
     if (fiber != nullptr) {
       new (fiber->task_) Its(std::forward<Function>(function));
@@ -173,14 +173,14 @@ class Handles {
   }
   template <typename T>
   static T join(Fiber& fiber) noexcept {
-    Worker::current()->join(fiber);
+    Worker::here().join(fiber);
     if constexpr (std::is_void_v<T>) {
-      Worker::current()->recycle(fiber);
+      Worker::here().recycle(fiber);
     } else {
       T& result = *static_cast<T*>(fiber.task_);
       T taken(std::move(result));
       result.~T();
-      Worker::current()->recycle(fiber);
+      Worker::here().recycle(fiber);
       return taken;
     }
   }

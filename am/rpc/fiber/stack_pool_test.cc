@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -49,8 +50,10 @@ TEST_CASE("A stack overflow ends the program by a fault at the guard page") {
   CHECK(signal_of([] { spawn([] { overflow(1); }).join(); }) == SIGSEGV);
 }
 
-TEST_CASE("Mistakes that would leave a fiber without a handle end the program") {
-  CHECK(signal_of([] { static_cast<void>(spawn([] {})); }) == SIGABRT);
+TEST_CASE("Mistakes that nothing can repair end the program") {
+  CHECK(signal_of([] { static_cast<void>(spawn([] {})); }) == SIGABRT);  // no join
+  CHECK(signal_of([] { spawn([] { static_cast<void>(std::vector<int>().at(1)); }).join(); }) == SIGABRT);  // an exception
+  CHECK(signal_of([] { std::thread([] { park(); }).join(); }) == SIGABRT);  // no fiber
   CHECK(signal_of([] { spawn([] {}).join(); }) == 0);
 }
 

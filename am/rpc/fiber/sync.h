@@ -46,7 +46,7 @@ class WaitList {
   bool wait(Place& place, Nanoseconds deadline = kNever);
 
  private:
-  bool is_shared() const noexcept { return open_ || !Worker::current()->alone(); }
+  bool is_shared() const noexcept { return open_ || !Worker::here().alone(); }
   void lock_slowly() noexcept;
   void remove(Place& place) noexcept;
 
@@ -66,7 +66,7 @@ class Mutex {
   }
   bool try_lock() noexcept {
     uint32_t state = kFree;
-    if (!Worker::current()->alone()) {
+    if (!Worker::here().alone()) {
       return state_.compare_exchange_strong(state, kLocked, std::memory_order_acquire, std::memory_order_relaxed);
     }
     if (state_.load(std::memory_order_relaxed) != kFree) return false;
@@ -77,7 +77,7 @@ class Mutex {
   bool try_lock_until(Nanoseconds deadline) { return try_lock() || lock_slowly(deadline); }
   void unlock() noexcept {
     uint32_t state = kLocked;
-    if (!Worker::current()->alone()) {
+    if (!Worker::here().alone()) {
       if (state_.compare_exchange_strong(state, kFree, std::memory_order_release, std::memory_order_relaxed)) [[likely]] return;
     } else if (state_.load(std::memory_order_relaxed) == kLocked) [[likely]] {
       return state_.store(kFree, std::memory_order_relaxed);

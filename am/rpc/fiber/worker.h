@@ -41,6 +41,12 @@ class Worker {
     return far_current();
 #endif
   }
+  // The worker of this thread. The program ends if there is none.
+  [[gnu::always_inline]] static Worker& here() noexcept {
+    Worker* const worker = current();
+    if (worker == nullptr) [[unlikely]] misused("only a fiber may wait, start a fiber, or use a mutex or condition of fibers");
+    return *worker;
+  }
   // The fiber that runs here; nullptr in a poller, which runs on the thread's own stack.
   Fiber* running() noexcept { return current_ != &root_ ? current_ : nullptr; }
   Scheduler& scheduler() noexcept { return scheduler_; }
