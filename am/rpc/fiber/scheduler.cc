@@ -11,9 +11,6 @@
 namespace unet::fiber {
 namespace {
 
-// A sleeping worker looks for work that often while another one is awake: that one may run a fiber for long.
-constexpr Nanoseconds kLookEvery = kMillisecond;
-
 uint32_t cores() noexcept {
   cpu_set_t set;
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<uint32_t>(CPU_COUNT(&set)) : 1;
@@ -82,6 +79,9 @@ uint32_t Scheduler::poll(uint32_t rounds) {
     polling_.store(Worker::current(), std::memory_order_relaxed);
   } else if (!polling_.compare_exchange_strong(none, Worker::current(), std::memory_order_acquire, std::memory_order_relaxed)) {
     return 0;  // another worker polls
+  } else {
+    last_poller_.store(Worker::current(), std::memory_order_relaxed);
+    polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   uint32_t work = 0;
   for (; rounds != 0 && work == 0; --rounds) {

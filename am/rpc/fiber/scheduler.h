@@ -114,6 +114,8 @@ class Scheduler {
   std::atomic<uint64_t> started_{0};  // fibers started by threads that are no workers
 
   std::atomic<const void*> polling_{nullptr};  // the worker or thread that uses pollers_
+  std::atomic<const Worker*> last_poller_{nullptr};  // the worker that polled last
+  std::atomic<uint32_t> polls_{0};
   std::atomic<size_t> poller_count_{0};
   std::vector<Poller*> pollers_;
 };

@@ -237,13 +237,14 @@ void Worker::run() noexcept {
   idle_since_ = 0;
   for (;;) {
     const bool busy = !queue_.empty();  // fibers let us poll, and go on
-    const uint32_t work = scheduler_.poll(busy ? 1 : kPollsPerLook);
-    const Nanoseconds now = busy || ++visits_ % 16 == 0 ? monotonic_now() : 0;
+    const Nanoseconds now = busy || !alone_ || ++visits_ % 16 == 0 ? monotonic_now() : 0;
+    const uint32_t work = is_poller(now) ? scheduler_.poll(busy ? 1 : kPollsPerLook) : 0;
     if (busy) set_pace(now);
     lock();
     if (now != 0) collect(now);
     if (!queue_.empty() && !scheduler_.is_over()) {
       idle_since_ = 0;
+      has_run_ = true;
       next_visit_ = queue_.popped() + interval_;
       switch_to(root_, *queue_.pop());
       continue;
@@ -252,6 +253,17 @@ void Worker::run() noexcept {
     if (!idle(monotonic_now(), work)) break;
   }
   unet_fiber_worker = before;
+}
+
+// Whether this worker is to poll. Another one that has done so lately goes on with it: two would wait for each other, longest if one of
+// them loses its core meanwhile. If that one sleeps, it has armed the pollers; a fiber that has run here may have used one since.
+bool Worker::is_poller(Nanoseconds now) noexcept {
+  const Worker* const last = scheduler_.last_poller_.load(std::memory_order_relaxed);
+  if (last == this || last == nullptr) return true;
+  if (last->is_asleep()) return has_run_;
+  const uint32_t polls = scheduler_.polls_.load(std::memory_order_relaxed);
+  if (std::exchange(polls_seen_, polls) != polls) polls_since_ = now;
+  return now - polls_since_ >= kPollEvery;
 }
 
 // Fibers that run for long between two switches let the root poll after fewer switches.
@@ -283,7 +295,7 @@ bool Worker::idle(Nanoseconds now, uint32_t work) noexcept {
     next_yield_ = now + kYieldAfter;
   }
   if (now - idle_since_ >= scheduler_.spin_) {
-    sleep();
+    sleep(now);
     idle_since_ = 0;
   } else if (now >= next_yield_) {
     ::sched_yield();
@@ -334,21 +346,23 @@ void Worker::wake() noexcept {
   if (is_asleep() && asleep_.exchange(0, std::memory_order_acq_rel) != 0) write_eventfd(wakes_.get());
 }
 
-void Worker::sleep() noexcept {
+void Worker::sleep(Nanoseconds now) noexcept {
   asleep_.store(1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // post(), and the end of another worker's last fiber
   waits_.assign(1, {wakes_.get(), POLLIN, 0});
-  Nanoseconds limit = kNever;
+  const bool polls = is_poller(now);
+  const Worker* const last = scheduler_.last_poller_.load(std::memory_order_relaxed);
+  Nanoseconds limit = polls || last->is_asleep() ? kNever : kLookEvery;
   if (inbox_.load(std::memory_order_relaxed) == nullptr && !scheduler_.is_over() && !scheduler_.all_ended() &&
-      scheduler_.arm(*this, waits_, limit) && queue_.empty()) {
+      (!polls || scheduler_.arm(*this, waits_, limit)) && queue_.empty()) {
     if (!alone_) waits_.push_back({scheduler_.alarm_.get(), POLLIN, 0});
     scheduler_.fall_asleep(limit);
     const Nanoseconds deadline = deadline_.load(std::memory_order_relaxed);
-    const Nanoseconds now = monotonic_now();
-    if (deadline != kNever) limit = std::min(limit, deadline - std::min(deadline, now));
+    if (deadline != kNever) limit = std::min(limit, deadline - std::min(deadline, monotonic_now()));
     const timespec time = timespec_of(std::min(limit, 3600 * kSecond));
     static_cast<void>(::ppoll(waits_.data(), waits_.size(), &time, nullptr));
     scheduler_.wake_up();
+    has_run_ = false;
     uint64_t count = 0;
     if (waits_.front().revents != 0) static_cast<void>(!::read(wakes_.get(), &count, sizeof count));
     if (!alone_ && waits_.back().revents != 0) static_cast<void>(!::read(scheduler_.alarm_.get(), &count, sizeof count));

@@ -24,6 +24,9 @@ namespace unet::fiber {
 
 class Scheduler;
 
+// A sleeping worker looks for work that often while another one is awake: that one may run a fiber for long.
+constexpr Nanoseconds kLookEvery = kMillisecond;
+
 class Worker {
  public:
   Worker(Scheduler& scheduler, Descriptor wakes, bool alone) noexcept;
@@ -195,10 +198,11 @@ class Worker {
   // Wakes a sleeping worker if there are ready fibers for it.
   void share() noexcept;
   bool steal(Nanoseconds now) noexcept;
+  bool is_poller(Nanoseconds now) noexcept;
   void set_pace(Nanoseconds now) noexcept;
   // Returns false if the scheduler is over.
   bool idle(Nanoseconds now, uint32_t work) noexcept;
-  void sleep() noexcept;
+  void sleep(Nanoseconds now) noexcept;
 
   // Used at each switch
   Fiber* current_ = &root_;
@@ -231,6 +235,9 @@ class Worker {
     Nanoseconds since = 0;            // no fiber has left its queue since then
   };
   std::vector<Victim> victims_;
+  bool has_run_ = false;              // a fiber, since the last sleep
+  uint32_t polls_seen_ = 0;           // of the scheduler
+  Nanoseconds polls_since_ = 0;       // no other worker has polled since then
   std::vector<pollfd> waits_;
 };
 
