@@ -37,6 +37,7 @@ constexpr rpc::Interface kStore{"store", 1};
 constexpr rpc::Procedure<void(std::string, std::string)> kPut{1};
 constexpr rpc::Procedure<std::optional<std::string>(std::string)> kGet{2};
 constexpr rpc::Procedure<std::string(std::string)> kWait{3};
+constexpr uint32_t kClosed = 1;  // the number with which kWait fails when the store ends
 
 [[noreturn]] void give_up(std::string_view why) {
   std::fprintf(stderr, "rpc_kv: %s\n", std::string(why).c_str());
@@ -63,27 +64,34 @@ class Store {
     return found == values_.end() ? std::nullopt : std::optional(found->second);
   }
   // The fiber waits; its core runs the next one.
-  std::string wait(const std::string& key) {
+  rpc::OrFailure<std::string> wait(const std::string& key) {
     const std::lock_guard held(mutex_);
-    for (;;) {
+    while (!closed_) {
       if (const auto found = values_.find(key); found != values_.end()) return found->second;
       changed_.wait(mutex_);
     }
+    return tl::unexpected(rpc::Failure{kClosed});
+  }
+  void close() {
+    const std::lock_guard held(mutex_);
+    closed_ = true;
+    changed_.notify_all();
   }
 
  private:
   fiber::Mutex mutex_;
   fiber::Condition changed_;
-  std::map<std::string, std::string, std::less<>> values_;
+  std::map<std::string, std::string> values_;
+  bool closed_ = false;
 };
 
 void serve(unet::Context& context, std::string_view name) {
-  // A thread that sleeps until Ctrl-C sets the event for which the first fiber waits.
+  // All threads that start from now on block these signals, so that one of them can wait for them.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread starts: they all block these signals
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   Store store;
   const auto scheduler = check(fiber::Scheduler::create());
@@ -96,13 +104,19 @@ void serve(unet::Context& context, std::string_view name) {
   std::printf("store '%s' is ready\n", std::string(name).c_str());
   std::fflush(stdout);
 
-  std::thread ends([&] {
+  fiber::Event ended;
+  std::thread waits([&] {
     int number = 0;
     sigwait(&signals, &number);
-    scheduler->stop();
+    ended.set();
   });
-  if (const unet::Status ran = scheduler->run([] { fiber::park(); }); !ran) give_up(ran.error().text);
-  ends.join();
+  // Returns when all fibers have ended. The scheduler polls the server meanwhile.
+  const unet::Status ran = scheduler->run([&] {
+    ended.wait();
+    store.close();
+  });
+  if (!ran) give_up(ran.error().text);
+  waits.join();
   std::printf("%llu calls\n", static_cast<unsigned long long>(server->counters().calls));
 }
 

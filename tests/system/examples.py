@@ -221,7 +221,7 @@ def test_key_value_store():
         at = [store, "--at", "far/kv"]
         with contextlib.ExitStack() as stack:
             waiting = [stack.enter_context(Process(*at, "wait", "door", ni=ni)) for _ in range(3)]
-            lost = stack.enter_context(Process(*at, "wait", "nothing", ni=ni))
+            in_vain = stack.enter_context(Process(*at, "wait", "nothing", ni=ni))
             time.sleep(0.3)
             require(run(*at, "get", "door", ni=ni) == (1, "", ""), "a key without a value has one")
             require(run_well(*at, "put", "door", "open", ni=ni) == "", "put says something")
@@ -230,7 +230,7 @@ def test_key_value_store():
                 require(process.finish() == (0, "open\n", ""), "a call that waited says something else")
             code, out, err = server_of_keys.end(signal.SIGINT)
             require(code == 0 and out == "7 calls\n", f"the store ended with {code}: {out}{err}")
-            require(lost.finish() == (1, "", "rpc_kv: lost\n"), "the call that still waits is not lost")
+            require(in_vain.finish() == (1, "", "rpc_kv: failed\n"), "the call that still waits does not fail")
         require(run(store, "put", "door")[0] == 2, "put without a value is accepted")
 
 
