@@ -168,9 +168,9 @@ typedef struct unet_rpc_server_options {
   unet_rpc_admit admit;            // returns not 0 to give a binding; NULL: every process gets one
   void *admit_context;
   uint32_t bindings_max;           // of one caller (65536)
-  uint32_t late_max;               // calls under way that are answered late (16384)
+  uint32_t late_max;               // calls under way that are answered late, of which one caller gets half (16384)
   uint64_t arguments_max;          // bytes of one call's arguments (64 MiB)
-  uint64_t memory_max;             // bytes of long arguments and of answers that wait, of all callers (256 MiB)
+  uint64_t memory_max;             // bytes of long arguments and of answers that wait; one caller gets half (256 MiB)
   int64_t spin_ns;                 // as of a client
   uint32_t threads;                // that run procedures with UNET_RPC_IN_THREAD (0)
   int32_t same_user_only;          // 1: only processes of the same user at this network interface can call
