@@ -17,6 +17,8 @@ constexpr Interface kTest{"test", 1};
 constexpr Procedure<int(int)> kTwice{1}, kInFiber{2}, kLater{3}, kNested{4};
 constexpr Procedure<size_t(std::string_view)> kLength{5};
 
+constexpr int kManyFibers = 10'000;
+
 // A server and a client that one scheduler polls.
 struct Both {
   explicit Both(uint32_t threads) : context(*Context::open(daemon.ni(), "test")) {
@@ -84,11 +86,11 @@ struct Both {
 
 TEST_CASE("ten thousand fibers with a call each share a thread") {
   Both both(1);
-  REQUIRE(both.run(10'000, [&](int i) {
+  REQUIRE(both.run(kManyFibers, [&](int i) {
     const Reply<int> reply = both.binding.call(kTwice, i);
     return reply && *reply == 2 * i;
-  }) == 10'000);
-  REQUIRE(both.client->counters().calls >= 10'000);
+  }) == kManyFibers);
+  REQUIRE(both.client->counters().calls >= kManyFibers);
 }
 
 TEST_CASE("calls of fibers, from one thread and from several") {
