@@ -12,9 +12,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <system_error>
 
+#include "apps/descendants.h"
 #include "ni/service/names.h"
 #include "unet/base/time.h"
 
@@ -86,8 +86,7 @@ struct Child {
 
 Result<Processes> Processes::start(const Options& options, const std::string& socket, LabelledOutput* output, pid_t janitor) {
   signal(SIGXFSZ, SIG_IGN);  // a rank that asks for more memory than ulimit -f allows gets an error instead
-  // Processes that a program leaves behind become our children, so that we can end them, too.
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  apps::adopt_descendants();
   const sigset_t set = waited_signals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
   int gate[2], errors[2];
@@ -136,7 +135,7 @@ Processes::~Processes() {
   for (const Process& process : processes_) {
     if (process.running) waitpid(process.pid, nullptr, 0);
   }
-  if (!processes_.empty()) end_orphans();
+  if (!processes_.empty()) apps::end_descendants(janitor_);
 }
 
 void Processes::signal_all(int signal) noexcept {
@@ -178,20 +177,6 @@ int Processes::wait() {
     if (kill_at != 0 && monotonic_now() >= kill_at) signal_all(SIGKILL);
   }
   return first_failure_;
-}
-
-// Ends processes that the programs started and did not wait for, in any session. The children of those that end become ours.
-void Processes::end_orphans() const noexcept {
-  const std::string self = std::to_string(getpid());
-  for (bool found = true; found;) {
-    found = false;
-    std::ifstream list("/proc/" + self + "/task/" + self + "/children");
-    for (pid_t pid = 0; list >> pid;) {
-      if (pid == janitor_) continue;
-      if (kill(pid, SIGKILL) != 0) continue;  // it belongs to another user by now
-      if (waitpid(pid, nullptr, 0) == pid) found = true;
-    }
-  }
 }
 
 }  // namespace unet::run

@@ -34,7 +34,6 @@ class Processes {
   Processes() = default;
   void signal_all(int signal) noexcept;
   void note_end(pid_t pid, int status);
-  void end_orphans() const noexcept;
 
   struct Process {
     pid_t pid = 0;
