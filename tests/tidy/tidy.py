@@ -43,7 +43,7 @@ INCLUDE_TABLE = [
     ("am/splitc",        ["unet", "am/*.h"]),
     ("am/rpc/fiber",     ["unet"]),
     ("am/rpc/port",      ["unet", "am/*.h", "am/rpc/fiber"]),
-    ("am/rpc/task",      ["unet", "am/*.h"]),
+    ("am/rpc/task",      ["unet", "am/*.h", "am/rpc/codec.h"]),
     ("am/rpc",           ["unet", "am/*.h", "am/rpc/fiber"]),
     ("am",               ["unet"]),
     ("apps/examples",    ["unet", "ipstack", "am"]),
