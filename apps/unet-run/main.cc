@@ -10,6 +10,7 @@
 #include "apps/unet-run/options.h"
 #include "apps/unet-run/output.h"
 #include "apps/unet-run/processes.h"
+#include "apps/unet-run/remote.h"
 #include "apps/unet-run/temp_directory.h"
 #include "ni/service/ip_config.h"
 #include "ni/service/ni.h"
@@ -64,5 +65,6 @@ int main(int argc, char** argv) {
   if (!parsed.options) return parsed.status;
   spdlog::set_default_logger(spdlog::stderr_color_mt("unet-run"));
   spdlog::set_level(spdlog::level::warn);
+  if (!parsed.options->remote.hosts.empty()) return unet::run::run_remote(*parsed.options);
   return unet::run::run(*parsed.options);
 }

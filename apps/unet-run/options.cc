@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cstdio>
+#include <map>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -78,18 +79,35 @@ Result<std::vector<uint32_t>> parse_cores(std::string_view text) {
 
 }  // namespace
 
+void add_remote(CLI::App& app, RemoteOptions& remote) {
+  app.add_option("--hosts", remote.hosts, "start the processes on the hosts in this file, through the unet-agent of each");
+  const std::map<std::string, rpc::StartWay> ways{
+      {"tree", rpc::StartWay::tree}, {"flat", rpc::StartWay::flat}, {"flat-threads", rpc::StartWay::flat_threads}};
+  app.add_option("--start", remote.way, "tree, flat-threads or flat: how hosts are reached (default: tree)")
+      ->transform(CLI::CheckedTransformer(ways).description(""));
+  app.add_option("--arity", remote.arity, "children of a host in the tree, 1 to 16 (default: 4)")->check(CLI::Range(1, 16).description(""));
+  app.add_option("--file", remote.files, "a file to bring along, into the private directory of the job")->allow_extra_args(false);
+  app.add_option("--env", remote.environment, "a variable for the processes: NAME or NAME=VALUE")->allow_extra_args(false);
+  app.add_option("--dir", remote.directory, "directory of the processes (default: the private one of the job)");
+  app.add_flag("--in-place", remote.in_place, "the program is on each host already, even if its name contains a /");
+  app.add_option("--secret", remote.secret, "file with the secret that the agents want to hear");
+  app.add_option("--ni", remote.ni, "the network interface to reach the hosts by (default: that of UNET_NI or of this host)");
+  app.add_flag("--time", remote.time, "print how long it took until all processes ran");
+}
+
 ParsedOptions parse_options(int argc, char** argv) {
   Options options;
-  std::string size = "1", cores, idle, host;
+  std::string size, cores, idle, host;
   std::vector<std::string> ports, peers;
   CLI::App app{"unet-run - starts a private network interface and N processes that use it, each with UNET_NI, UNET_RANK and UNET_SIZE"};
-  app.add_option("-n,--size", size, "number of processes, 1 to 1024 (default: 1)")->type_name("UINT");
+  app.add_option("-n,--size", size, "number of processes, 1 to 1024 (default: 1; with --hosts: as in the file)")->type_name("UINT");
   app.add_option("--port", ports, "a wire for the network interface, as a driver specification")->allow_extra_args(false);
   app.add_option("--peers,--peer", peers, "HOST=MAC[@PORT]: address of a host, which is then not searched")->allow_extra_args(false);
   app.add_option("--host", host, "name by which other hosts find the network interface");
   app.add_option("--idle", idle, "spin, adaptive or block: how an idle engine waits (default: adaptive)");
   app.add_option("--cores", cores, "cores of the processes, in order of rank and again from the front: 0,2-4");
   app.add_flag("--label", options.label, "print each line of output behind its process's rank");
+  add_remote(app, options.remote);
   apps::add_version(app, "unet-run");
   app.prefix_command();
   try {
@@ -103,9 +121,11 @@ ParsedOptions parse_options(int argc, char** argv) {
   auto program = apps::program_words(app.remaining());
   if (!program) return refuse(program.error().text + kSeeHelp);
   options.program = std::move(*program);
-  const std::optional<uint32_t> processes = parse_size(size);
+  const bool remote = !options.remote.hosts.empty();
+  const std::optional<uint32_t> processes = size.empty() ? (remote ? 0u : 1u) : parse_size(size);
   if (!processes) return refuse("-n " + service::in_quotes(size) + ": write a number of processes from 1 to " + std::to_string(kSizeMax));
   options.size = *processes;
+  if (remote) return {options, 0};
   options.config = service::default_config();
   options.config.ports = ports;
   if (!host.empty()) options.config.ni.service.host = host;

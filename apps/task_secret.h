@@ -1,0 +1,17 @@
+// task_secret.h - the secret by which agents and launchers of remote tasks know each other; used by unet-agent and unet-run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "unet/base/result.h"
+
+namespace unet::apps {
+
+// Makes a number from the first line of a file: 16 to 64 bytes. Errors: those of the file; others than its owner may read it; too short.
+Result<uint64_t> read_task_secret(const std::string& file);
+
+// A number that no other process can guess.
+uint64_t random_key();
+
+}  // namespace unet::apps
