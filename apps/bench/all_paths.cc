@@ -4,6 +4,7 @@
 #include "apps/bench/benchmarks/methods.h"
 #include "apps/bench/paths/paths.h"
 #include "apps/bench/programs/programs.h"
+#include "apps/bench/programs/tasks.h"
 
 namespace unet::bench {
 
@@ -26,6 +27,7 @@ Paths make_all_paths() {
   add_unet_wires(paths);
   add_kernel_peers(paths);
   add_programs(paths);
+  add_tasks(paths);
   add_am_impaired(paths);
   add_unet_impaired(paths);
   add_incast(paths);

@@ -13,6 +13,7 @@
 #include "apps/bench/options.h"
 #include "apps/bench/programs/kernels.h"
 #include "apps/bench/programs/programs.h"
+#include "apps/bench/programs/tasks.h"
 #include "apps/bench/results/origin.h"
 #include "apps/bench/results/sizes.h"
 #include "apps/bench/two_hosts/two_hosts.h"
@@ -169,7 +170,8 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
     case Method::many: return measure_many(session, *job.benchmark, size, paths, options);
     case Method::restart: return measure_restart(session, *job.benchmark, size, paths, options);
     case Method::idle: return measure_idle(session, *job.benchmark, size, paths, options);
-    case Method::programs: break;
+    case Method::programs:
+    case Method::tasks: break;
   }
   return fail(Errc::invalid_argument, "no such method");
 }
@@ -240,12 +242,15 @@ std::vector<PathInfo> program_paths(const Benchmark& benchmark, const Options& o
   return paths;
 }
 
-// Measures programs that need both cores for themselves.
-Result<std::vector<Record>> run_programs(const Benchmark& benchmark, CorePair cores, const Options& options) {
+// Measures programs that need the cores for themselves.
+Result<std::vector<Record>> run_programs(const Job& job, CorePair cores, const Options& options) {
+  const Benchmark& benchmark = *job.benchmark;
+  const bool tasks = benchmark.method == Method::tasks;
   const std::vector<PathInfo> paths = program_paths(benchmark, options);
   if (paths.empty()) return none_takes_part(benchmark, options);
-  if (options.json != "-") std::printf("A client on core %d, a server on core %d.\n\n", cores.a, cores.b);
-  auto records = measure_programs(benchmark, paths, cores, {options.seconds, options.repeat, options.command});
+  if (options.json != "-" && !tasks) std::printf("A client on core %d, a server on core %d.\n\n", cores.a, cores.b);
+  const MeasureOptions how{options.seconds, options.repeat, options.command};
+  auto records = tasks ? measure_tasks(benchmark, paths, job.sizes, how) : measure_programs(benchmark, paths, cores, how);
   if (!records || options.json == "-") return records;
   std::printf("%s\n", to_tables(*records, options.table).c_str());
   std::vector<std::vector<std::string>> rows{{"path", "set to"}};
@@ -268,14 +273,14 @@ int run_jobs(std::vector<Job> jobs, const Options& options, std::string (*print)
     complain("only one core: both processes share it, and figures of spinning receivers mean little", 0);
   }
   for (const Job& job : jobs) {
-    if (job.benchmark->method != Method::programs) continue;
-    auto measured = run_programs(*job.benchmark, *cores, options);
+    if (job.benchmark->has_session()) continue;
+    auto measured = run_programs(job, *cores, options);
     if (!measured) {
       return complain(measured.error().text, measured.error().code == Errc::disconnected ? kExitInterrupted : kExitFailure);
     }
     records.insert(records.end(), measured->begin(), measured->end());
   }
-  std::erase_if(jobs, [](const Job& job) { return job.benchmark->method == Method::programs; });
+  std::erase_if(jobs, [](const Job& job) { return !job.benchmark->has_session(); });
   if (jobs.empty()) return write_records(options.json, records);
   auto started = Session::start(paths_for(jobs, options), *cores);
   if (!started) return complain(started.error().text, kExitFailure);

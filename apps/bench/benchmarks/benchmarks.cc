@@ -475,6 +475,20 @@ const std::vector<Benchmark>& all_benchmarks() {
        .metric = "yield",
        .unit = "ns",
        .limit = "limit-call"},
+      {.name = "tasks",
+       .method = Method::tasks,
+       .own_paths = true,
+       .what = "tasks on many hosts: one after another, many at a time, or down a tree",
+       .detail =
+           "unet-run --hosts starts `true` on each host of a testbed in network namespaces, through their agents, which have no open\n"
+           "links to each other. tasks-sim: the same launcher and agents in virtual time, where each host has a processor of its own.\n"
+           "create: until all tasks run. page_in: the same with a file of 2 MiB that is brought along. Ratio: over one host after\n"
+           "another, of the same kind and in the same repetition. Namespaces have up to 32 hosts and need root; --seconds means nothing.",
+       .metric = "create",
+       .unit = "ns",
+       .sizes = {2, 8, 32, 128, 1024},
+       .size_max = 1024,
+       .counts = "hosts"},
   };
   return benchmarks;
 }

@@ -25,6 +25,7 @@ enum class Method : uint8_t {
   splitc,     // slices of each kind of access, beside its own limit
   restart,    // traffic while the network interface is replaced
   programs,   // programs of others, each for seconds, without a session (programs/programs.h)
+  tasks,      // tasks on many hosts, without a session (programs/tasks.h)
   many,       // a pair beside connections that stay and say nothing
 };
 
@@ -49,6 +50,8 @@ struct Benchmark {
 
   static constexpr uint32_t kSmallMax = 64;
   const std::string& limit_path(uint32_t size) const { return size <= kSmallMax || large_limit.empty() ? limit : large_limit; }
+  // Whether the two processes of a session measure it.
+  bool has_session() const { return method != Method::programs && method != Method::tasks; }
   // Whether it measures sockets; whether it measures paths that stand above another, beside which each is measured.
   bool of_sockets() const { return needs.has(Ability::tcp) || needs.has(Ability::udp); }
   bool layers() const { return needs.has(Ability::layer); }

@@ -43,6 +43,7 @@ std::string row_name(const Record& record) {
     return record.metric.substr(from, record.metric.rfind('_') - from) + " senders";
   }
   if (record.bench == "kernels") return record.metric + ", " + record.path;
+  if (record.bench == "tasks") return record.path + ", " + record.metric;
   if (record.bench == "sockets") return record.metric;
   if (record.bench == "many") return record.path + ", " + std::to_string(record.size) + " idle";
   const size_t idle = record.metric.find("_idle");
@@ -55,6 +56,7 @@ std::string column_name(const Record& record) {
   if (record.bench == "am-incast") return record.metric.substr(0, record.metric.find('_')) + ", " + format_size(record.size);
   if (record.bench == "sockets") return record.path;
   if (record.bench == "kernels") return "P = " + std::to_string(record.size);
+  if (record.bench == "tasks") return std::to_string(record.size) + " hosts";
   if (record.bench == "connections") return std::to_string(record.size) + " under way";
   const bool emulated = record.bench == "emulated" && record.metric.rfind("rtt", 0) != 0;
   const std::array by_step = {"connect", "fairness", "restart", "logp", "am-loss", "am-peers", "splitc", "fibers", "many", "tcp-loss"};
@@ -99,6 +101,7 @@ std::string compared_with(const Record& record) {
   }
   if (record.bench == "am-incast") return "goodput over the receiver's link, and p99 over one request alone";
   if (record.bench == "many") return "round trips over none idle; memory over the kernel's, busy polling";
+  if (record.bench == "tasks") return "ratio to one host after another";
   if (record.bench == "engines") return "ratio to one engine with one port";
   if (record.baseline == kOwnMessages) return "ratio to messages of the same size over the same path";
   if (record.baseline == kWholeWire) return "ratio to the same path's goodput without loss";
@@ -144,7 +147,10 @@ std::string dropped_line(const std::vector<Record>& records) {
     advice = "n=0, 1 or 2 stands for a figure with fewer than " + std::to_string(kSlicesMin) +
              " slices behind it: measure while the machine is quiet, or longer (--seconds).\n";
   }
-  if (records.front().bench == "sockets" || records.front().bench == "restart" || records.front().bench == "kernels") return advice;
+  if (records.front().bench == "sockets" || records.front().bench == "restart" || records.front().bench == "kernels" ||
+      records.front().bench == "tasks") {
+    return advice;
+  }
   return advice + "Of " + std::to_string(slices) + " slices " + std::to_string(dropped) +
           " were dropped because the limit moved by more than " + print_number("%.0f", kLimitTolerance * 100) +
          " % around them or was far from its median, and " + std::to_string(disturbed) + " because another process had one of the cores.\n";
