@@ -398,6 +398,7 @@ Slice Pace::slice_of(uint64_t iterations, uint32_t batch) const {
   Slice slice;
   slice.workload = workload_;
   slice.size = size_;
+  slice.condition = condition_;
   slice.batch = batch;
   slice.iterations = std::max<uint64_t>(1, iterations / batch) * batch;
   if (is_stream(workload_)) slice.iterations = std::max<uint64_t>(slice.iterations, kBurstsMin * burst_messages(size_));

@@ -50,7 +50,8 @@ Result<size_t> find_limit(const Session& session, const std::string& path);
 // How long a slice of a path takes, and so how many iterations it gets; adapts as the machine changes.
 class Pace {
  public:
-  Pace(Workload workload, uint32_t size, double target_ns) : workload_(workload), size_(size), target_ns_(target_ns) {}
+  Pace(Workload workload, uint32_t size, double target_ns, uint32_t condition = 0)
+      : workload_(workload), size_(size), condition_(condition), target_ns_(target_ns) {}
 
   // Grows slices until they last about as long as they should. Also the path's warm-up.
   Status calibrate(Session& session, size_t index);
@@ -62,7 +63,7 @@ class Pace {
  private:
   Slice slice_of(uint64_t iterations, uint32_t batch) const;
   Workload workload_;
-  uint32_t size_;
+  uint32_t size_, condition_;
   double target_ns_;
   double ns_per_iteration_ = 0;
 };
