@@ -14,6 +14,7 @@ Paths make_all_paths() {
   add_memory_limits(paths);
   add_miss_limit(paths);
   add_wakeup_limits(paths);
+  add_call_limits(paths);
   add_unet_local(paths);
   add_unet_sockets(paths);
   add_unet_shared(paths);
@@ -35,6 +36,8 @@ Paths make_all_paths() {
   add_kernel_streams(paths);
   add_kernel_datagrams(paths);
   add_kernel_impaired(paths);
+  add_kernel_calls(paths);
+  add_rivals(paths);
   return paths;
 }
 

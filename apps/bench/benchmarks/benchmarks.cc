@@ -84,6 +84,19 @@ const std::vector<Benchmark>& all_benchmarks() {
        .unit = "ns",
        .sizes = {8},
        .limit = "limit-eventfd"},
+      {.name = "one-core",
+       .workload = Workload::rtt,
+       .own_paths = true,
+       .what = "round trip of one message between two processes on one core",
+       .detail =
+           "As rtt, but side B works on the core of side A during a slice: each side must give the core to the other. am-one-core:\n"
+           "short Active Messages of endpoints that wait in am::Endpoint::wait(). pipe-one-core: a pipe each way. Ratio: over\n"
+           "limit-handoff, by which each process wakes the other (FUTEX_WAKE) and sleeps (FUTEX_WAIT).",
+       .metric = "rtt",
+       .unit = "ns",
+       .sizes = {8},
+       .size_max = 64,
+       .limit = "limit-handoff"},
       {.name = "tcp-rtt",
        .workload = Workload::rtt,
        .needs = {Ability::tcp},
@@ -489,6 +502,23 @@ const std::vector<Benchmark>& all_benchmarks() {
        .sizes = {2, 8, 32, 128, 1024},
        .size_max = 1024,
        .counts = "hosts"},
+      {.name = "rpc",
+       .method = Method::rpc,
+       .workload = Workload::call,
+       .own_paths = true,
+       .what = "procedure calls of another process, ours beside gRPC, Cap'n Proto and pipes",
+       .detail =
+           "A calls, B's procedure runs, A has its result; one call at a time. LRPC's four tests: null; add (two words in, one out);\n"
+           "big_in (200 B in); big_in_out (200 B in and out). in_4k, in_64k, in_8m: an argument of so many bytes, no result. Procedures\n"
+           "look at their arguments where these are. rpc-grpc, rpc-capnp: gRPC's C++ and Cap'n Proto's RPC over a Unix socket, blocking,\n"
+           "each with its server's threads on B's core. rpc-pipe: a pipe each way, blocking. *-one-core: both processes on one core.\n"
+           "Ratio: over limit-rpc, a line each way between two cores with the argument copied in and out, in pieces of 64 KiB; on\n"
+           "one core over limit-handoff. Ours has more records: big_in_out over its own null; null over a short Active Message on the\n"
+           "same path, over rpc-grpc and over rpc-capnp.",
+       .metric = "null",
+       .unit = "ns",
+       .limit = "limit-rpc",
+       .more_limits = {"limit-handoff"}},
   };
   return benchmarks;
 }

@@ -28,6 +28,8 @@ Records measure_many(Session&, const Benchmark&, uint32_t size, const PathIndice
 Records measure_peers(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // How long messages stop when the network interface is replaced.
 Records measure_restart(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// Each procedure call on each path, beside the limit of calls.
+Records measure_rpc(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // Each access of Split-C, beside the limit of its own kind.
 Records measure_splitc(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 

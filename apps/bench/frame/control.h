@@ -41,6 +41,7 @@ enum class Workload : uint8_t {
   word_store, // or stores many, until B has them
   barrier,    // A and B wait for each other
   connections, // A connects, a byte goes each way, A closes; `size` of them are under way at a time
+  call,       // A calls procedures of B (calls.h)
   many,       // A opens connections to B that stay, or lets them go if it is to be none
 };
 
@@ -70,7 +71,8 @@ struct Slice {
   uint64_t iterations = 0;   // timed messages, round trips or connections; peers or senders; rtt: a multiple of batch. idle, lossy:
                              // milliseconds
   uint64_t warm_up = 0;      // untimed ones before them
-  uint32_t condition = 0;    // lossy: of the wire, one of kConditions (loss.h). incast: the seed. fibers: the operation
+  uint32_t condition = 0;    // lossy: of the wire, one of kConditions (loss.h). incast: the seed. fibers: the operation.
+                             // call: the procedure
 };
 
 // The result of a slice on one side.

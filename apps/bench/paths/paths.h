@@ -9,6 +9,7 @@ void add_pingpong_limits(Paths& paths);
 void add_memory_limits(Paths& paths);
 void add_miss_limit(Paths& paths);
 void add_wakeup_limits(Paths& paths);
+void add_call_limits(Paths& paths);
 void add_unet_local(Paths& paths);
 void add_unet_sockets(Paths& paths);
 void add_unet_shared(Paths& paths);
@@ -26,5 +27,7 @@ void add_am_impaired(Paths& paths);
 void add_kernel_streams(Paths& paths);
 void add_kernel_datagrams(Paths& paths);
 void add_kernel_impaired(Paths& paths);
+void add_kernel_calls(Paths& paths);
+void add_rivals(Paths& paths);
 
 }  // namespace unet::bench

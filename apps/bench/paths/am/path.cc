@@ -15,7 +15,8 @@ namespace {
 class AmPath final : public Path {
  public:
   // Both sides are clients of one unetd; or each has an NI of its own at one end of the wire.
-  AmPath(PathInfo info, control::Path path) : Path(std::move(info)), path_(path) {}
+  AmPath(PathInfo info, control::Path path, bool one_core = false)
+      : Path(std::move(info)), path_(path), one_core_(one_core ? std::make_unique<OneCore>() : nullptr) {}
   // `impairs`: each slice sets the condition of the wire.
   AmPath(PathInfo info, std::shared_ptr<WirePort> wire, bool impairs)
       : Path(std::move(info)), path_(control::Path::automatic), wire_(std::move(wire)), impairs_(impairs) {}
@@ -30,6 +31,7 @@ class AmPath final : public Path {
     }
     if (wire_ != nullptr) return wire_->prepare(environment);
     if (auto prepared = client_.prepare(environment.daemon_on_spare_core()); !prepared) return prepared;
+    if (one_core_ != nullptr) return one_core_->prepare(environment.cores(), info_);
     if (path_ == control::Path::local) return {};
     place_engine(info_, environment.cores());
     return {};
@@ -39,7 +41,7 @@ class AmPath final : public Path {
     auto context = open(run, environment);
     if (!context) return tl::unexpected(context.error());
     const bool a = run.side == Side::a;
-    auto side = AmSide::create(**context, info_.shares_cores && !a, service_processes());
+    auto side = AmSide::create(**context, info_.shares_cores && one_core_ == nullptr && !a, service_processes());
     if (!side) return tl::unexpected(side.error());
     side_ = std::move(*side);
     const std::string target = info_.name + (wire_ != nullptr ? WirePort::kHostB : "");
@@ -48,7 +50,7 @@ class AmPath final : public Path {
 
   Outcome run(const Slice& slice, RunContext& context) override {
     if (impaired_ != nullptr && context.side == Side::a) impaired_->set(kConditions[slice.condition].impairment);
-    const Outcome outcome = side_->run(slice, context);
+    const Outcome outcome = side_->run(slice, context, one_core_.get());
     if (impaired_ != nullptr && context.side == Side::a) impaired_->set({});
     return outcome;
   }
@@ -72,6 +74,7 @@ class AmPath final : public Path {
   }
 
   control::Path path_;
+  std::unique_ptr<OneCore> one_core_;  // nullptr: each side stays on its core
   std::shared_ptr<WirePort> wire_;  // nullptr: through unetd
   bool impairs_ = false;
   ImpairedWire* impaired_ = nullptr;
@@ -99,6 +102,12 @@ void add_am_paths(Paths& paths) {
       std::make_unique<AmPath>(info_of("local", "am-local", "over a local channel between two processes"), control::Path::local));
   paths.push_back(std::make_unique<AmPath>(
       info_of("shared-2p", "am-shared", "between two processes, through unetd's engine between them"), control::Path::ni));
+  PathInfo one_core = info_of("", "am-one-core", "over a local channel between two processes on one core");
+  one_core.setting = "public C++ API, default options; both sides wait in am::Endpoint::wait()";
+  one_core.workloads = {Workload::rtt, Workload::am_short};
+  one_core.abilities = {Ability::messages, Ability::sleeps};
+  one_core.only = {"one-core"};
+  paths.push_back(std::make_unique<AmPath>(std::move(one_core), control::Path::local, true));
 }
 
 void add_am_impaired(Paths& paths) {

@@ -12,6 +12,7 @@ namespace unet::bench {
 namespace {
 
 constexpr uint8_t kEcho = 1, kAnswer = 2, kTake = 3, kCount = 4, kTouched = 5;
+constexpr Nanoseconds kLook = 50 * kMillisecond;        // a sleeper looks for a stop this often
 constexpr Nanoseconds kPollTime = 300 * kMillisecond;  // the last message of a set-up may have to be sent again
 
 // Payload that fits into arguments travels in them.
@@ -131,6 +132,11 @@ bool AmSide::poll_until(const StopFlag& stop, Ready ready) {
     endpoint_->poll();
     return ready();
   };
+  while (sleeps_) {
+    if (look()) return true;
+    if (stop.raised()) return false;
+    endpoint_->wait(kLook);
+  }
   return yields_ ? yield_until(stop, look) : spin_until(stop, look);
 }
 
@@ -201,33 +207,37 @@ AmSide::Category AmSide::category_of(const Slice& slice) {
   }
 }
 
-Outcome AmSide::run(const Slice& slice, RunContext& context) {
+Outcome AmSide::run(const Slice& slice, RunContext& context, OneCore* one_core) {
   size_ = slice.size;
   category_ = category_of(slice);
   arrived_ = sum_ = 0;
-  Outcome outcome;
+  sleeps_ = one_core != nullptr;
+  const auto loops = [&] { return run_loops(slice, context); };
+  const Outcome outcome = sleeps_ ? one_core->run(context, loops) : loops();
+  sleeps_ = false;
+  settle(context);
+  return outcome;
+}
+
+Outcome AmSide::run_loops(const Slice& slice, RunContext& context) {
   switch (slice.workload) {
     case Workload::rate:
     case Workload::bandwidth:
-      outcome = stream_of(
+      return stream_of(
           slice, context, [&](uint64_t first, uint64_t count) { return requests(kTake, first, count); },
           [&](uint64_t all) { return sum_ == all * (all + 1) / 2; });
-      break;
     case Workload::put: {
       PutCursor cursor(slice.size, kRegionBytes);
-      outcome = stream_of(
+      return stream_of(
           slice, context, [&](uint64_t first, uint64_t count) { return stores(cursor, first, count); },
           [&](uint64_t all) { return holds_last(all); });
-      break;
     }
-    case Workload::get: outcome = gets(slice, context); break;
-    case Workload::am_peers: outcome = map_many(slice, context); break;
-    case Workload::lossy: outcome = lossy(slice, context); break;
-    case Workload::am_overheads: outcome = overheads(slice, context); break;
-    default: outcome = context.side == Side::a ? round_trips_of(slice, context) : serve_trips(slice, context);
+    case Workload::get: return gets(slice, context);
+    case Workload::am_peers: return map_many(slice, context);
+    case Workload::lossy: return lossy(slice, context);
+    case Workload::am_overheads: return overheads(slice, context);
+    default: return context.side == Side::a ? round_trips_of(slice, context) : serve_trips(slice, context);
   }
-  settle(context);
-  return outcome;
 }
 
 bool AmSide::trips(uint64_t count, RunContext& context) {

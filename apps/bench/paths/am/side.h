@@ -6,6 +6,7 @@
 #include <string>
 
 #include "am/endpoint.h"
+#include "apps/bench/frame/one_core.h"
 #include "apps/bench/paths/unet/endpoints.h"
 #include "apps/bench/workloads/put.h"
 
@@ -24,7 +25,8 @@ class AmSide {
   Status serve(const std::string& name, const StopFlag& stop);
   Status connect(const std::string& target, const ConnectOptions& options, const StopFlag& stop);
 
-  Outcome run(const Slice& slice, RunContext& context);
+  // `one_core`: both sides do the slice on one core, and wait in am::Endpoint::wait(); nullptr: they poll on two cores.
+  Outcome run(const Slice& slice, RunContext& context, OneCore* one_core = nullptr);
 
  private:
   // How a message of a slice travels.
@@ -49,6 +51,7 @@ class AmSide {
   bool stores(PutCursor& cursor, uint64_t first, uint64_t count);
 
   bool trips(uint64_t count, RunContext& context);
+  Outcome run_loops(const Slice& slice, RunContext& context);
   Outcome round_trips_of(const Slice& slice, RunContext& context);
   Outcome serve_trips(const Slice& slice, RunContext& context);
   template <typename Send, typename Intact>
@@ -61,6 +64,7 @@ class AmSide {
 
   std::unique_ptr<am::Endpoint> endpoint_;
   const bool yields_;
+  bool sleeps_ = false;   // in this part of the slice
   const std::vector<int> services_;
   std::string target_;  // side A's, and how it connects to it
   ConnectOptions options_;

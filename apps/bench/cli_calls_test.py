@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# cli_calls_test.py - unet-bench's benchmarks of calls and of what they are made of: each row was measured, whatever the machine left of it.
+#
+# Usage: cli_calls_test.py UNET_BENCH
+import json
+import subprocess
+import sys
+
+BENCH = sys.argv[1]
+SHORT = ["--seconds", "0.02", "--repeat", "1", "--json", "-"]
+
+
+def require(condition, text):
+    if not condition:
+        sys.exit("FAILED: " + text)
+
+
+def run(*args):
+    done = subprocess.run([BENCH, "run", *args, *SHORT], capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout, done.stderr
+
+
+def measured(*args):
+    """The rows of this run that were measured, and what was said."""
+    status, out, err = run(*args)
+    require(status == 0, f"{args}: exit status {status}: {err}")
+    return [row for row in json.loads(out) if row["slices"] > 0], err
+
+
+def calls():
+    """Each call by each path, beside the limit of its path. Other RPC systems may not be installed."""
+    metrics = ["null", "add", "big_in", "big_in_out", "in_4k", "in_64k", "in_8m"]
+    paths = {"rpc-pipe": "limit-rpc", "pipe-one-core": "limit-handoff", "rpc-grpc": "limit-rpc", "rpc-capnp": "limit-rpc"}
+    rows, err = measured("rpc", "--path", ",".join(paths))
+    for path, limit in paths.items():
+        if f"{path} left out: not available: install" in err:
+            print(f"rpc: not tried: {path}")
+            continue
+        found = [(row["metric"], row["baseline"]) for row in rows if row["path"] == path]
+        require(found == [(metric, limit) for metric in metrics], f"rpc: {path}: {found}{err}")
+    status, out, err = run("rtt", "--path", "rpc-pipe")
+    require(status == 1 and out == "" and "takes part in rtt" in err, f"rtt over rpc-pipe: {status}: {out}{err}")
+
+
+def one_core():
+    rows, err = measured("one-core")
+    found = [row["path"] for row in rows]
+    require(found == ["limit-handoff", "am-one-core", "pipe-one-core"], f"one-core: {found}{err}")
+
+
+for part in (calls, one_core):
+    part()
+    print(part.__name__, "ok", flush=True)
