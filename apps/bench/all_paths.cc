@@ -19,6 +19,7 @@ Paths make_all_paths() {
   add_unet_sockets(paths);
   add_unet_shared(paths);
   add_unet_shared_pair(paths);
+  add_techniques(paths);
   add_am_paths(paths);
   add_splitc_paths(paths);
   add_unet_fairness(paths);

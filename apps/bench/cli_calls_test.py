@@ -48,6 +48,17 @@ def one_core():
     require(found == ["limit-handoff", "am-one-core", "pipe-one-core"], f"one-core: {found}{err}")
 
 
-for part in (calls, one_core):
+def techniques():
+    """Each technique that is left out, beside the same with it."""
+    rows, err = measured("ipc-techniques")
+    both = [("several_sends", "gather"), ("two_copies", "direct")]
+    one_core = [("four_crossings", "two_crossings"), ("scheduler", "hand_off")]
+    for size, of_local in ((8, [("buffer", "line"), *both]), (4096, both)):
+        for path, wanted in (("ipc-local", of_local), ("ipc-one-core", one_core)):
+            found = [(row["metric"], row["baseline"]) for row in rows if (row["path"], row["size"]) == (path, size)]
+            require(found == wanted, f"ipc-techniques: {path}, {size} B: {found}{err}")
+
+
+for part in (calls, one_core, techniques):
     part()
     print(part.__name__, "ok", flush=True)

@@ -519,6 +519,23 @@ const std::vector<Benchmark>& all_benchmarks() {
        .unit = "ns",
        .limit = "limit-rpc",
        .more_limits = {"limit-handoff"}},
+      {.name = "ipc-techniques",
+       .method = Method::techniques,
+       .workload = Workload::technique,
+       .own_paths = true,
+       .what = "the cost of each technique of fast IPC that is left out, as Liedtke's ladder for L3",
+       .detail =
+           "Round trips on a local channel of U-Net. Each row lacks one technique; ratio: over the same with it, in slices beside it.\n"
+           "buffer: a message in a buffer that the slot describes, over one in the slot's cache line. several_sends: each part (4 B of\n"
+           "8, 1 KiB of 4 KiB) in a message of its own, over one message that gathers them. two_copies: copied in and out, over\n"
+           "composed and read in place. On one core: four_crossings: the sender's system call wakes the receiver, which sleeps by\n"
+           "another, over one call that yields the core. scheduler: a receiver that polls until its time slice is over, over\n"
+           "the hand-off by a wake-up. Both sides produce and look at all words.",
+       .metric = "buffer",
+       .unit = "ns",
+       .sizes = {8, 4096},
+       .limit = "ipc-local",
+       .more_limits = {"ipc-one-core"}},
   };
   return benchmarks;
 }

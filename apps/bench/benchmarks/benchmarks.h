@@ -24,6 +24,7 @@ enum class Method : uint8_t {
   fibers,     // slices of each operation of threads, between slices of a procedure call
   splitc,     // slices of each kind of access, beside its own limit
   rpc,        // slices of each procedure call, beside the limit of calls
+  techniques, // slices without one technique, beside slices with it
   restart,    // traffic while the network interface is replaced
   programs,   // programs of others, each for seconds, without a session (programs/programs.h)
   tasks,      // tasks on many hosts, without a session (programs/tasks.h)

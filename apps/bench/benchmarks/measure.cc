@@ -49,7 +49,8 @@ const char* suffix_of(Workload workload) {
   }
 }
 bool is_round_trip(Workload workload) {
-  return workload == Workload::rtt || workload == Workload::barrier || workload == Workload::call || *suffix_of(workload) != 0;
+  return workload == Workload::rtt || workload == Workload::barrier || workload == Workload::call || workload == Workload::technique ||
+         *suffix_of(workload) != 0;
 }
 bool is_latency(Workload workload) {
   return is_round_trip(workload) || workload == Workload::wakeup || workload == Workload::connect || workload == Workload::word_read;

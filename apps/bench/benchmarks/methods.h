@@ -30,6 +30,8 @@ Records measure_peers(Session&, const Benchmark&, uint32_t size, const PathIndic
 Records measure_restart(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // Each procedure call on each path, beside the limit of calls.
 Records measure_rpc(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// Round trips that lack one technique, each beside those that have it.
+Records measure_techniques(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // Each access of Split-C, beside the limit of its own kind.
 Records measure_splitc(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 

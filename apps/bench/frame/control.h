@@ -42,6 +42,7 @@ enum class Workload : uint8_t {
   barrier,    // A and B wait for each other
   connections, // A connects, a byte goes each way, A closes; `size` of them are under way at a time
   call,       // A calls procedures of B (calls.h)
+  technique,  // A sends to B and back, in a way that lacks one technique (techniques.h)
   many,       // A opens connections to B that stay, or lets them go if it is to be none
 };
 
@@ -72,7 +73,7 @@ struct Slice {
                              // milliseconds
   uint64_t warm_up = 0;      // untimed ones before them
   uint32_t condition = 0;    // lossy: of the wire, one of kConditions (loss.h). incast: the seed. fibers: the operation.
-                             // call: the procedure
+                             // call: the procedure. technique: which
 };
 
 // The result of a slice on one side.

@@ -29,5 +29,6 @@ void add_kernel_datagrams(Paths& paths);
 void add_kernel_impaired(Paths& paths);
 void add_kernel_calls(Paths& paths);
 void add_rivals(Paths& paths);
+void add_techniques(Paths& paths);
 
 }  // namespace unet::bench

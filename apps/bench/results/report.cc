@@ -58,6 +58,7 @@ std::string column_name(const Record& record) {
   if (record.bench == "kernels") return "P = " + std::to_string(record.size);
   if (record.bench == "tasks") return std::to_string(record.size) + " hosts";
   if (record.bench == "connections") return std::to_string(record.size) + " under way";
+  if (record.bench == "ipc-techniques") return record.metric + ", " + format_size(record.size);
   const bool emulated = record.bench == "emulated" && record.metric.rfind("rtt", 0) != 0;
   const std::array by_step = {"connect", "fairness", "restart", "logp", "am-loss", "am-peers", "splitc", "fibers", "rpc", "many", "tcp-loss"};
   const bool steps = emulated || std::find(by_step.begin(), by_step.end(), record.bench) != by_step.end();
@@ -96,6 +97,7 @@ std::string compared_with(const Record& record) {
     return record.unit == "msg/s" ? "messages per round trip of " : "ratio to ";
   }
   if (record.bench == "rpc") return record.baseline == "null" ? "ratio to the null call of the same path" : "ratio to " + record.baseline;
+  if (record.bench == "ipc-techniques") return "ratio to the same with the technique: ";
   if (record.bench == "sockets") return record.baseline.empty() ? "" : "rates, times and processor time over the kernel sockets'";
   if (record.bench == "fairness") {
     return "ratio to the pair alone; _attack: to the same client without the attack; the pair's share of what the engine sends";
