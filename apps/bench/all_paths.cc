@@ -39,6 +39,7 @@ Paths make_all_paths() {
   add_kernel_impaired(paths);
   add_kernel_calls(paths);
   add_rivals(paths);
+  add_file_paths(paths);
   return paths;
 }
 

@@ -59,6 +59,15 @@ def techniques():
             require(found == wanted, f"ipc-techniques: {path}, {size} B: {found}{err}")
 
 
-for part in (calls, one_core, techniques):
+def files():
+    """A file through each way, beside one process that does all of it."""
+    rows, err = measured("pipe")
+    ways = ["limit-file", "file-local", "file-local-sleep", "file-local-one-core", "file-pipe", "file-memory", "file-pipe-one-core",
+            "file-memory-one-core"]
+    found = [row["path"] for row in rows]
+    require(found == ways, f"pipe: {found}{err}")
+
+
+for part in (calls, one_core, techniques, files):
     part()
     print(part.__name__, "ok", flush=True)

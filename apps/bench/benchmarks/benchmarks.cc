@@ -536,6 +536,19 @@ const std::vector<Benchmark>& all_benchmarks() {
        .sizes = {8, 4096},
        .limit = "ipc-local",
        .more_limits = {"ipc-one-core"}},
+      {.name = "pipe",
+       .workload = Workload::bandwidth,
+       .own_paths = true,
+       .what = "a file through two processes: by a pipe, by shared memory with semaphores, and by U-Net",
+       .detail =
+           "Side A reads a file of 4 MiB, which the kernel has in memory, again and again in blocks; side B writes the blocks to\n"
+           "/dev/null. file-pipe and file-memory are the programs `piper` and `mem` of \"Pipes vs. shared memory\"; file-local reads and\n"
+           "writes blocks in the memory of a local channel. *-one-core: both processes on one core. Ratio: over limit-file, where one\n"
+           "process does all of it.",
+       .metric = "bandwidth",
+       .unit = "GB/s",
+       .sizes = {8192},
+       .limit = "limit-file"},
   };
   return benchmarks;
 }
