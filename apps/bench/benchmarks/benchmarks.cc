@@ -25,7 +25,16 @@ constexpr Ability kLastOfLimits = Ability::layer;  // up to it a limit stands fo
 }  // namespace
 
 const std::vector<Benchmark>& all_benchmarks() {
-  static const std::vector<Benchmark> benchmarks = {
+  static const std::vector<Benchmark> benchmarks = [] {
+    std::vector<Benchmark> all = message_benchmarks();
+    for (const Benchmark& each : call_benchmarks()) all.push_back(each);
+    return all;
+  }();
+  return benchmarks;
+}
+
+std::vector<Benchmark> message_benchmarks() {
+  return {
       {.name = "rtt",
        .workload = Workload::rtt,
        .what = "round trip of one message",
@@ -84,19 +93,6 @@ const std::vector<Benchmark>& all_benchmarks() {
        .unit = "ns",
        .sizes = {8},
        .limit = "limit-eventfd"},
-      {.name = "one-core",
-       .workload = Workload::rtt,
-       .own_paths = true,
-       .what = "round trip of one message between two processes on one core",
-       .detail =
-           "As rtt, but side B works on the core of side A during a slice: each side must give the core to the other. am-one-core:\n"
-           "short Active Messages of endpoints that wait in am::Endpoint::wait(). pipe-one-core: a pipe each way. Ratio: over\n"
-           "limit-handoff, by which each process wakes the other (FUTEX_WAKE) and sleeps (FUTEX_WAIT).",
-       .metric = "rtt",
-       .unit = "ns",
-       .sizes = {8},
-       .size_max = 64,
-       .limit = "limit-handoff"},
       {.name = "tcp-rtt",
        .workload = Workload::rtt,
        .needs = {Ability::tcp},
@@ -502,55 +498,7 @@ const std::vector<Benchmark>& all_benchmarks() {
        .sizes = {2, 8, 32, 128, 1024},
        .size_max = 1024,
        .counts = "hosts"},
-      {.name = "rpc",
-       .method = Method::rpc,
-       .workload = Workload::call,
-       .own_paths = true,
-       .what = "procedure calls of another process, ours beside gRPC, Cap'n Proto and pipes",
-       .detail =
-           "A calls, B's procedure runs, A has its result; one call at a time. LRPC's four tests: null; add (two words in, one out);\n"
-           "big_in (200 B in); big_in_out (200 B in and out). in_4k, in_64k, in_8m: an argument of so many bytes, no result. Procedures\n"
-           "look at their arguments where these are. rpc-grpc, rpc-capnp: gRPC's C++ and Cap'n Proto's RPC over a Unix socket, blocking,\n"
-           "each with its server's threads on B's core. rpc-pipe: a pipe each way, blocking. *-one-core: both processes on one core.\n"
-           "Ratio: over limit-rpc, a line each way between two cores with the argument copied in and out, in pieces of 64 KiB; on\n"
-           "one core over limit-handoff. Ours has more records: big_in_out over its own null; null over a short Active Message on the\n"
-           "same path, over rpc-grpc and over rpc-capnp.",
-       .metric = "null",
-       .unit = "ns",
-       .limit = "limit-rpc",
-       .more_limits = {"limit-handoff"}},
-      {.name = "ipc-techniques",
-       .method = Method::techniques,
-       .workload = Workload::technique,
-       .own_paths = true,
-       .what = "the cost of each technique of fast IPC that is left out, as Liedtke's ladder for L3",
-       .detail =
-           "Round trips on a local channel of U-Net. Each row lacks one technique; ratio: over the same with it, in slices beside it.\n"
-           "buffer: a message in a buffer that the slot describes, over one in the slot's cache line. several_sends: each part (4 B of\n"
-           "8, 1 KiB of 4 KiB) in a message of its own, over one message that gathers them. two_copies: copied in and out, over\n"
-           "composed and read in place. On one core: four_crossings: the sender's system call wakes the receiver, which sleeps by\n"
-           "another, over one call that yields the core. scheduler: a receiver that polls until its time slice is over, over\n"
-           "the hand-off by a wake-up. Both sides produce and look at all words.",
-       .metric = "buffer",
-       .unit = "ns",
-       .sizes = {8, 4096},
-       .limit = "ipc-local",
-       .more_limits = {"ipc-one-core"}},
-      {.name = "pipe",
-       .workload = Workload::bandwidth,
-       .own_paths = true,
-       .what = "a file through two processes: by a pipe, by shared memory with semaphores, and by U-Net",
-       .detail =
-           "Side A reads a file of 4 MiB, which the kernel has in memory, again and again in blocks; side B writes the blocks to\n"
-           "/dev/null. file-pipe and file-memory are the programs `piper` and `mem` of \"Pipes vs. shared memory\"; file-local reads and\n"
-           "writes blocks in the memory of a local channel. *-one-core: both processes on one core. Ratio: over limit-file, where one\n"
-           "process does all of it.",
-       .metric = "bandwidth",
-       .unit = "GB/s",
-       .sizes = {8192},
-       .limit = "limit-file"},
   };
-  return benchmarks;
 }
 
 const Benchmark* find_benchmark(const std::string& name) {

@@ -64,6 +64,9 @@ struct Benchmark {
 };
 
 const std::vector<Benchmark>& all_benchmarks();
+// Its parts: messages, sockets and Active Messages; calls.
+std::vector<Benchmark> message_benchmarks();
+std::vector<Benchmark> call_benchmarks();
 
 // nullptr when there is none of this name.
 const Benchmark* find_benchmark(const std::string& name);
