@@ -22,6 +22,7 @@ Paths make_all_paths() {
   add_techniques(paths);
   add_am_paths(paths);
   add_splitc_paths(paths);
+  add_rpc_paths(paths);
   add_unet_fairness(paths);
   add_setup_fairness(paths);
   add_unet_restart(paths);

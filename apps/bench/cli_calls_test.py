@@ -30,14 +30,20 @@ def measured(*args):
 def calls():
     """Each call by each path, beside the limit of its path. Other RPC systems may not be installed."""
     metrics = ["null", "add", "big_in", "big_in_out", "in_4k", "in_64k", "in_8m"]
-    paths = {"rpc-pipe": "limit-rpc", "pipe-one-core": "limit-handoff", "rpc-grpc": "limit-rpc", "rpc-capnp": "limit-rpc"}
+    paths = {"rpc-local": "limit-rpc", "rpc-shared": "limit-rpc", "rpc-memif": "limit-rpc", "rpc-one-core": "limit-handoff",
+             "rpc-pipe": "limit-rpc", "pipe-one-core": "limit-handoff", "rpc-grpc": "limit-rpc", "rpc-capnp": "limit-rpc"}
+    beside = {"rpc-local": ["am-local", "local"], "rpc-shared": ["am-shared", "shared-2p"], "rpc-memif": ["am-memif", "memif"],
+              "rpc-one-core": ["am-one-core"]}
     rows, err = measured("rpc", "--path", ",".join(paths))
     for path, limit in paths.items():
         if f"{path} left out: not available: install" in err:
             print(f"rpc: not tried: {path}")
             continue
         found = [(row["metric"], row["baseline"]) for row in rows if row["path"] == path]
-        require(found == [(metric, limit) for metric in metrics], f"rpc: {path}: {found}{err}")
+        wanted = [(metric, limit) for metric in metrics]
+        if path in beside:
+            wanted += [("big_in_out", "null")] + [("null", other) for other in beside[path]]
+        require(found[:len(wanted)] == wanted, f"rpc: {path}: {found}{err}")
     status, out, err = run("rtt", "--path", "rpc-pipe")
     require(status == 1 and out == "" and "takes part in rtt" in err, f"rtt over rpc-pipe: {status}: {out}{err}")
 
@@ -45,7 +51,22 @@ def calls():
 def one_core():
     rows, err = measured("one-core")
     found = [row["path"] for row in rows]
-    require(found == ["limit-handoff", "am-one-core", "pipe-one-core"], f"one-core: {found}{err}")
+    require(found == ["limit-handoff", "am-one-core", "rpc-one-core", "rpc-one-core", "pipe-one-core"], f"one-core: {found}{err}")
+
+
+def parts_and_scale():
+    """Each part of a call; many calls under way; and many callers, with a server's core and without."""
+    rows, err = measured("rpc-cost", "--path", "rpc-local")
+    parts = ["null", "channel", "active_message", "call", "stub", "client_send", "client_poll", "client_receive", "server_poll", "server_serve"]
+    found = [(row["path"], row["metric"]) for row in rows]
+    require(found == [("rpc-local", part) for part in parts], f"rpc-cost: {found}{err}")
+    rows, err = measured("rpc-rate", "--path", "rpc-local,rpc-memif")
+    require([row["path"] for row in rows] == ["rpc-local", "rpc-memif"], f"rpc-rate: {rows}{err}")
+    rows, err = measured("rpc-scale", "--size", "1,16")
+    for callers in (1, 16):
+        found = [(row["path"], row["metric"]) for row in rows if row["size"] == callers]
+        wanted = [(path, metric) for path in ("rpc-local", "rpc-one-core") for metric in ("latency", "rate")]
+        require(found == wanted, f"rpc-scale: {callers} callers: {found}{err}")
 
 
 def techniques():
@@ -68,6 +89,6 @@ def files():
     require(found == ways, f"pipe: {found}{err}")
 
 
-for part in (calls, one_core, techniques, files):
+for part in (calls, one_core, parts_and_scale, techniques, files):
     part()
     print(part.__name__, "ok", flush=True)

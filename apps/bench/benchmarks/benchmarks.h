@@ -24,6 +24,8 @@ enum class Method : uint8_t {
   fibers,     // slices of each operation of threads, between slices of a procedure call
   splitc,     // slices of each kind of access, beside its own limit
   rpc,        // slices of each procedure call, beside the limit of calls
+  rpc_cost,   // slices of the parts of a call
+  rpc_scale,  // slices of many callers
   techniques, // slices without one technique, beside slices with it
   restart,    // traffic while the network interface is replaced
   programs,   // programs of others, each for seconds, without a session (programs/programs.h)

@@ -16,10 +16,52 @@ std::vector<Benchmark> call_benchmarks() {
            "look at their arguments where these are. rpc-grpc, rpc-capnp: gRPC's C++ and Cap'n Proto's RPC over a Unix socket, blocking,\n"
            "each with its server's threads on B's core. rpc-pipe: a pipe each way, blocking. *-one-core: both processes on one core.\n"
            "Ratio: over limit-rpc, a line each way between two cores with the argument copied in and out, in pieces of 64 KiB; on\n"
-           "one core over limit-handoff. Ours has more records: big_in_out over its own null; null over a short Active Message on the\n"
-           "same path, over rpc-grpc and over rpc-capnp.",
+           "one core over limit-handoff. Ours has more records: big_in_out over its own null; null over a short Active Message and\n"
+           "over a message of 8 B on the same path (am-NAME, NAME), over rpc-grpc and over rpc-capnp.",
        .metric = "null",
        .unit = "ns",
+       .limit = "limit-rpc",
+       .more_limits = {"limit-handoff"}},
+      {.name = "rpc-rate",
+       .workload = Workload::rate,
+       .own_paths = true,
+       .what = "null calls per second, many under way, of a server with one core",
+       .detail =
+           "A has 64 null calls under way, and starts another whenever the oldest has ended; B serves them from one thread. Ratio:\n"
+           "calls per cache-line round trip, as in `rate`.",
+       .metric = "rate",
+       .unit = "msg/s",
+       .relation = Relation::product,
+       .limit = "limit-pingpong"},
+      {.name = "rpc-cost",
+       .method = Method::rpc_cost,
+       .workload = Workload::call_part,
+       .own_paths = true,
+       .what = "the parts of a null call: channel, Active Message, call, stub; send, poll and receive of either side",
+       .detail =
+           "null: the whole call. By difference, in slices beside each other: channel: a message of 8 B and its answer on the raw\n"
+           "channel, over a cache-line round trip. active_message: a short one and its reply, over that. call: the null call, over\n"
+           "that. stub: add (two words encoded and decoded, and a result), over null. As in URPC's Table II, in bursts of four with one\n"
+           "side at work at a time, each time divided by four: client_send: to start a call. client_poll, server_poll: a poll that\n"
+           "finds nothing. client_receive: to take an answer. server_serve: to receive, dispatch and answer a call. Ratio: over a\n"
+           "cache-line round trip, or over what a difference is from.",
+       .metric = "null",
+       .unit = "ns",
+       .limit = "limit-pingpong"},
+      {.name = "rpc-scale",
+       .method = Method::rpc_scale,
+       .workload = Workload::callers,
+       .own_paths = true,
+       .what = "null calls of many callers: latency and calls per second, with a server's core and without",
+       .detail =
+           "T fibers of one thread (--size), each of which makes null calls one after another: C = 1. rpc-local: the server has a core\n"
+           "of its own, S = 1. rpc-one-core: it has none, S = 0, and needs that of its callers. More processors than two are not\n"
+           "measured: a run has two cores. latency: of single calls. rate: of all callers. Ratio: over a null call of limit-rpc, or of\n"
+           "limit-handoff; of rates, calls in the time of one of these.",
+       .metric = "latency",
+       .unit = "ns",
+       .sizes = {1, 2, 4, 8, 16, 64},
+       .counts = "callers",
        .limit = "limit-rpc",
        .more_limits = {"limit-handoff"}},
       {.name = "ipc-techniques",

@@ -53,7 +53,8 @@ bool is_round_trip(Workload workload) {
          *suffix_of(workload) != 0;
 }
 bool is_latency(Workload workload) {
-  return is_round_trip(workload) || workload == Workload::wakeup || workload == Workload::connect || workload == Workload::word_read;
+  return is_round_trip(workload) || workload == Workload::wakeup || workload == Workload::connect || workload == Workload::word_read ||
+         workload == Workload::call_part || workload == Workload::callers;
 }
 bool times_each(const Benchmark& benchmark) { return is_latency(benchmark.workload); }
 

@@ -30,6 +30,10 @@ Records measure_peers(Session&, const Benchmark&, uint32_t size, const PathIndic
 Records measure_restart(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // Each procedure call on each path, beside the limit of calls.
 Records measure_rpc(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// The parts of a null call, some by difference.
+Records measure_rpc_cost(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// Null calls of `size` fibers.
+Records measure_rpc_scale(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // Round trips that lack one technique, each beside those that have it.
 Records measure_techniques(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // Each access of Split-C, beside the limit of its own kind.

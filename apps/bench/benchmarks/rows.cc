@@ -82,7 +82,8 @@ class Rows {
     const auto after = value_of(row.limit_index, row.limit_pace);
     if (!after) return tl::unexpected(after.error());
     const bool disturbed = before->disturbed || own->disturbed || after->disturbed;
-    if (row.repetitions.back().add({own->value, before->value, after->value, disturbed})) row.values.push_back(own->value);
+    const double value = own->value - (row.spec->difference ? (before->value + after->value) / 2 : 0);
+    if (row.repetitions.back().add({value, before->value, after->value, disturbed})) row.values.push_back(value);
     return {};
   }
 
@@ -117,6 +118,7 @@ class Rows {
   Record record_of(const Row& row) const {
     const RowSpec& spec = *row.spec;
     Record record = record_without_figures(benchmark_, session_.path(row.index).info(), spec.own.size, options_);
+    if (!spec.path.empty()) record.path = spec.path;
     record.metric = spec.metric;
     record.unit = spec.unit;
     record.summary = record.unit == "ns" ? summarize(row.values) : summarize_rates(row.values);

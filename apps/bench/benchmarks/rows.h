@@ -22,6 +22,8 @@ struct RowSpec {
   RowSlices own, limit;
   Relation relation = Relation::over;
   std::string baseline = {};  // the record's name for the limit; empty: the limit's path
+  std::string path = {};      // the record's; empty: that of its slices
+  bool difference = false;    // the value is what the slices take longer than the limit's
 };
 
 // Measures all rows in turn, in repetitions. Each row gets seconds / `rows_per_path` of the options. A row that cannot be measured is left

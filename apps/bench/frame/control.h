@@ -42,6 +42,9 @@ enum class Workload : uint8_t {
   barrier,    // A and B wait for each other
   connections, // A connects, a byte goes each way, A closes; `size` of them are under way at a time
   call,       // A calls procedures of B (calls.h)
+  call_part,  // the same, and a part of it is timed alone
+  callers,    // many fibers of A call; each call is timed,
+  callers_rate, // or they are counted
   technique,  // A sends to B and back, in a way that lacks one technique (techniques.h)
   many,       // A opens connections to B that stay, or lets them go if it is to be none
 };
@@ -54,7 +57,7 @@ constexpr bool is_stream(Workload workload) {
 // Workloads that are measured in a number per second: of messages, connections or words.
 constexpr bool is_counted(Workload workload) {
   return workload == Workload::rate || workload == Workload::connections || workload == Workload::word_get ||
-         workload == Workload::word_put || workload == Workload::word_store;
+         workload == Workload::word_put || workload == Workload::word_store || workload == Workload::callers_rate;
 }
 
 // Workloads of connections that come and go, or stay.
@@ -73,7 +76,7 @@ struct Slice {
                              // milliseconds
   uint64_t warm_up = 0;      // untimed ones before them
   uint32_t condition = 0;    // lossy: of the wire, one of kConditions (loss.h). incast: the seed. fibers: the operation.
-                             // call: the procedure. technique: which
+                             // call: the procedure. call_part, technique: which
 };
 
 // The result of a slice on one side.

@@ -16,6 +16,7 @@ void add_unet_shared(Paths& paths);
 void add_unet_shared_pair(Paths& paths);
 void add_am_paths(Paths& paths);
 void add_splitc_paths(Paths& paths);
+void add_rpc_paths(Paths& paths);
 void add_unet_fairness(Paths& paths);
 void add_setup_fairness(Paths& paths);
 void add_unet_restart(Paths& paths);

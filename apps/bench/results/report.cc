@@ -45,6 +45,7 @@ std::string row_name(const Record& record) {
   if (record.bench == "kernels") return record.metric + ", " + record.path;
   if (record.bench == "tasks") return record.path + ", " + record.metric;
   if (record.bench == "sockets") return record.metric;
+  if (record.bench == "rpc-scale") return record.path + ", " + record.metric;
   if (record.bench == "many") return record.path + ", " + std::to_string(record.size) + " idle";
   const size_t idle = record.metric.find("_idle");
   if (idle == std::string::npos) return record.path;
@@ -58,9 +59,11 @@ std::string column_name(const Record& record) {
   if (record.bench == "kernels") return "P = " + std::to_string(record.size);
   if (record.bench == "tasks") return std::to_string(record.size) + " hosts";
   if (record.bench == "connections") return std::to_string(record.size) + " under way";
+  if (record.bench == "rpc-scale") return "T = " + std::to_string(record.size);
   if (record.bench == "ipc-techniques") return record.metric + ", " + format_size(record.size);
   const bool emulated = record.bench == "emulated" && record.metric.rfind("rtt", 0) != 0;
-  const std::array by_step = {"connect", "fairness", "restart", "logp", "am-loss", "am-peers", "splitc", "fibers", "rpc", "many", "tcp-loss"};
+  const std::array by_step = {"connect", "fairness", "restart", "logp", "am-loss",  "am-peers",
+                              "splitc",  "fibers",   "rpc",     "rpc-cost", "many", "tcp-loss"};
   const bool steps = emulated || std::find(by_step.begin(), by_step.end(), record.bench) != by_step.end();
   return steps ? record.metric : format_size(record.size);
 }
@@ -93,9 +96,11 @@ Rows matrix(const std::vector<Record>& records, const std::string& corner, Cell 
 std::string compared_with(const Record& record) {
   if (record.bench == "splitc") return record.unit == "words/s" ? "words per round trip of " : "ratio to ";
   if (record.bench == "kernels") return "speed-up over " + (record.baseline == "serial" ? "the serial program" : record.baseline);
+  if (record.bench == "rpc-cost") return "ratio to a cache-line round trip, or to what a difference is from";
   if (record.baseline.rfind("limit-", 0) == 0) {
     return record.unit == "msg/s" ? "messages per round trip of " : "ratio to ";
   }
+  if (record.bench == "one-core") return "ratio to " + record.baseline;
   if (record.bench == "rpc") return record.baseline == "null" ? "ratio to the null call of the same path" : "ratio to " + record.baseline;
   if (record.bench == "ipc-techniques") return "ratio to the same with the technique: ";
   if (record.bench == "sockets") return record.baseline.empty() ? "" : "rates, times and processor time over the kernel sockets'";

@@ -29,6 +29,16 @@ inline constexpr std::array kCalls{
 };
 constexpr uint32_t kCallMax = 8 << 20;
 
+// Slice::condition of Workload::call_part.
+enum class CallPart : uint32_t {
+  client_send,     // to start a call
+  client_poll,     // a poll that finds nothing
+  client_receive,  // to take an answer that has arrived
+  server_poll,
+  server_serve,    // to take a call that has arrived, run its procedure, and answer
+};
+constexpr uint64_t kCallBurst = 4;  // calls that are timed together
+
 constexpr uint32_t result_size(Procedure procedure, uint32_t argument) {
   switch (procedure) {
     case Procedure::null:

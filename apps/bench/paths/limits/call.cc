@@ -179,14 +179,14 @@ void add_call_limits(Paths& paths) {
       .what = "a line each way between two cores, with the argument copied in and out: the limit of procedure calls",
       .setting = "arguments of up to 40 B in the line; larger ones in pieces of 64 KiB, one side copies in while the other copies out",
       .workloads = {Workload::call},
-      .only = {"rpc"}}));
+      .only = {"rpc", "rpc-scale"}}));
   paths.push_back(std::make_unique<CallLimit<HandOff>>(PathInfo{
       .name = "limit-handoff",
       .kind = Kind::limit,
       .what = "the same between two processes on one core, each of which wakes the other and sleeps",
       .setting = "FUTEX_WAKE, then FUTEX_WAIT; usual scheduling class",
       .workloads = {Workload::call, Workload::rtt},
-      .only = {"rpc", "one-core"}}));
+      .only = {"rpc", "one-core", "rpc-scale"}}));
 }
 
 }  // namespace unet::bench

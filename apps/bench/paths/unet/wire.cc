@@ -7,6 +7,7 @@
 #include "apps/bench/frame/environment.h"
 #include "apps/bench/paths/am/path.h"
 #include "apps/bench/paths/am/splitc.h"
+#include "apps/bench/paths/rpc/path.h"
 #include "apps/bench/paths/paths.h"
 #include "apps/bench/paths/sockets/sockets.h"
 #include "apps/bench/paths/unet/endpoints.h"
@@ -253,6 +254,7 @@ void add_wire(Paths& paths, WireKind kind, const std::string& name, const std::s
   if (!bare || kind == WireKind::memif_zero_copy) return;
   add_am_wire(paths, name, setting, wire);
   add_splitc_wire(paths, name, setting, wire);
+  add_rpc_wire(paths, name, setting, wire);
 }
 
 }  // namespace

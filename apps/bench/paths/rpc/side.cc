@@ -1,0 +1,301 @@
+// side.cc - calls at work: one at a time as a program makes them, or many under way.
+#include "apps/bench/paths/rpc/side.h"
+
+#include <unistd.h>
+
+#include "apps/bench/paths/unet/endpoints.h"
+#include "apps/bench/results/stats.h"
+#include "apps/bench/workloads/am.h"
+
+namespace unet::bench {
+
+namespace {
+
+constexpr Nanoseconds kLook = 50 * kMillisecond;       // a sleeper looks for a stop this often
+constexpr Nanoseconds kPollTime = 300 * kMillisecond;  // the last message of a set-up may have to be sent again
+constexpr size_t kUnderWay = 64;                       // calls of a slice of `rate`
+
+// control.progress at the end of side B's part of a slice of `call_part`: two medians in cycles.
+constexpr uint64_t kMediansThere = uint64_t{1} << 63;
+constexpr unsigned kMedianBits = 30;
+constexpr uint64_t kMedianMask = (uint64_t{1} << kMedianBits) - 1;
+
+}  // namespace
+
+const rpc::Interface RpcSide::kCalls{"unet-bench", 1};
+const rpc::Procedure<void()> RpcSide::kNull{1};
+const rpc::Procedure<uint32_t(uint32_t, uint32_t)> RpcSide::kAdd{2};
+const rpc::Procedure<void(const RpcSide::Block&)> RpcSide::kBlockIn{3};
+const rpc::Procedure<RpcSide::Block(const RpcSide::Block&)> RpcSide::kBlockInOut{4};
+const rpc::Procedure<void(Bytes)> RpcSide::kIn{5};
+
+// ---- set-up
+
+Status RpcSide::serve(Context& context, const std::string& name, const StopFlag& stop) {
+  auto server = rpc::Server::create(context, name);
+  if (!server) return tl::unexpected(server.error());
+  server_ = std::move(*server);
+  server_->provide(kCalls, kNull, [this] { ++served_; });
+  server_->provide(kCalls, kAdd, [this](uint32_t left, uint32_t right) {
+    ++served_;
+    return left + right;
+  });
+  server_->provide(kCalls, kBlockIn, [this](const Block&) { ++served_; });
+  server_->provide(kCalls, kBlockInOut, [this](const Block& block) {
+    ++served_;
+    return block;
+  });
+  server_->provide(kCalls, kIn, [this](Bytes) { ++served_; });
+  if (!serve_until(stop, [&] { return server_->callers() != 0; })) return fail(Errc::timed_out, "stopped");
+  const Nanoseconds start = monotonic_now();
+  serve_until(stop, [&] { return monotonic_now() - start >= kPollTime; });
+  return {};
+}
+
+Status RpcSide::connect(Context& context, const std::string& target, control::Path path, const StopFlag& stop) {
+  auto client = rpc::Client::create(context, {.connect = {.path = path, .local = am::kLocalOptions}});
+  if (!client) return tl::unexpected(client.error());
+  client_ = std::move(*client);
+  buffers_ = MessageBuffers(kCallMax);
+  many_ = std::vector<rpc::Call<void>>(kUnderWay);
+  auto scheduler = fiber::Scheduler::create({.threads = 1});
+  if (!scheduler) return tl::unexpected(scheduler.error());
+  scheduler_ = std::move(*scheduler);
+  scheduler_->add(*client_);
+  const Nanoseconds deadline = monotonic_now() + kConnectTime;
+  while (true) {
+    auto binding = client_->import(target, kCalls);
+    if (binding) {
+      binding_ = std::move(*binding);
+      return {};
+    }
+    const bool again = binding.error().code == Errc::not_found || binding.error().code == Errc::timed_out;
+    if (!again || monotonic_now() >= deadline || stop.raised()) return tl::unexpected(binding.error());
+    ::usleep(kRetryUs);
+  }
+}
+
+// ---- waiting
+
+template <typename Ready>
+bool RpcSide::serve_until(const StopFlag& stop, Ready ready) {
+  while (sleeps_) {
+    if (ready()) return true;
+    if (stop.raised()) return false;
+    server_->wait(kLook);
+  }
+  const auto look = [&] {
+    server_->poll();
+    return ready();
+  };
+  return yields_ ? yield_until(stop, look) : spin_until(stop, look);
+}
+
+// Ends a slice, as AmSide::settle(). A client that was stopped waits for the answer of its last call, which side B still gives here.
+void RpcSide::settle(const RunContext& context) {
+  const bool a = context.side == Side::a;
+  auto& own = context.control.settled[a ? 0 : 1];
+  auto& other = context.control.settled[a ? 1 : 0];
+  const auto settled = [&] {
+    const am::Flow* const flow = endpoint().flow(0);
+    return endpoint().flush(0) && (flow == nullptr || flow->unhandled() == 0);
+  };
+  const Nanoseconds start = monotonic_now();
+  while (monotonic_now() - start < kSettleTime) {
+    if (own.load(std::memory_order_relaxed) == 0 && settled()) own.store(1, std::memory_order_release);
+    if (own.load(std::memory_order_relaxed) != 0 && other.load(std::memory_order_acquire) != 0) return;
+    poll();
+    if (yields_) sched_yield();
+  }
+}
+
+// ---- slices
+
+Outcome RpcSide::run(const Slice& slice, RunContext& context, OneCore* one_core) {
+  sleeps_ = one_core != nullptr;
+  const auto loops = [&] { return run_loops(slice, context); };
+  const Outcome outcome = sleeps_ ? one_core->run(context, loops) : loops();
+  sleeps_ = false;
+  settle(context);
+  return outcome;
+}
+
+// As a program calls: the result comes back by value.
+struct RpcSide::Caller {
+  rpc::Binding& binding;
+  RunContext& context;
+
+  bool call(Procedure procedure, const std::byte* argument, uint32_t size, std::byte* result) {
+    if (context.stop.raised()) return false;
+    switch (procedure) {
+      case Procedure::null: return ended(binding.call(kNull));
+      case Procedure::add: {
+        uint32_t words[2];
+        std::memcpy(words, argument, sizeof words);
+        auto sum = binding.call(kAdd, words[0], words[1]);
+        std::memcpy(result, &*sum, sizeof *sum);
+        return ended(sum);
+      }
+      case Procedure::in:
+        if (size == kBlockBytes) return ended(binding.call(kBlockIn, *reinterpret_cast<const Block*>(argument)));
+        return ended(binding.call(kIn, Bytes(argument, size)));
+      case Procedure::in_out: {
+        auto block = binding.call(kBlockInOut, *reinterpret_cast<const Block*>(argument));
+        std::memcpy(result, &*block, sizeof *block);
+        return ended(block);
+      }
+    }
+    return false;
+  }
+
+ private:
+  template <typename Reply>
+  bool ended(const Reply& reply) {
+    if (reply) return true;
+    context.control.fail("a call ended with " + std::string(to_string(reply.status())));
+    return false;
+  }
+};
+
+Outcome RpcSide::run_loops(const Slice& slice, RunContext& context) {
+  if (slice.workload == Workload::rate) return rate(slice, context);
+  if (slice.workload == Workload::call_part) return parts(slice, context);
+  if (context.side == Side::b) {
+    const uint64_t last = served_ + slice.warm_up + slice.iterations;
+    serve_until(context.stop, [&] { return served_ >= last; });
+    return {};
+  }
+  if (slice.workload == Workload::callers || slice.workload == Workload::callers_rate) return callers(slice, context);
+  Caller caller{binding_, context};
+  Slice calls = slice;
+  if (slice.workload == Workload::rtt) calls.condition = static_cast<uint32_t>(slice.size == 0 ? Procedure::null : Procedure::add);
+  return time_calls(caller, calls, buffers_, context);
+}
+
+// Null calls, kUnderWay of them at a time: each waits for the one that began kUnderWay calls before.
+bool RpcSide::call_many(uint64_t count, RunContext& context) {
+  for (uint64_t i = 0; i < count + kUnderWay; ++i) {
+    rpc::Call<void>& call = many_[i % kUnderWay];
+    const auto has_ended = [&] {
+      client_->poll();
+      return call.done();
+    };
+    if (!call.done() && !spin_until(context.stop, has_ended)) {
+      for (rpc::Call<void>& other : many_) other.cancel();
+      return false;
+    }
+    if (i >= kUnderWay && !call.ok()) {
+      context.control.fail("a call ended with " + std::string(to_string(call.status())));
+      return false;
+    }
+    if (i < count) binding_.start(call, kNull);
+  }
+  return true;
+}
+
+Outcome RpcSide::rate(const Slice& slice, RunContext& context) {
+  auto& stage = context.control.stage;
+  if (context.side == Side::b) {
+    const uint64_t first = served_, warm = first + slice.warm_up, all = warm + slice.iterations;
+    stage.store(StreamStage::ready, std::memory_order_release);
+    serve_until(context.stop, [&] { return served_ >= warm; });
+    serve_until(context.stop, [&] { return served_ >= all; });
+    return {.messages = served_ < warm ? 0 : served_ - warm};
+  }
+  const bool ready = spin_until(context.stop, [&] { return stage.load(std::memory_order_acquire) == StreamStage::ready; });
+  if (!ready || !call_many(slice.warm_up, context)) return {};
+  const uint64_t start = cycles();
+  if (!call_many(slice.iterations, context)) return {};
+  return {.cycles = cycles() - start, .messages = slice.iterations};
+}
+
+// `slice.size` fibers of one thread, each of which makes null calls one after another.
+Outcome RpcSide::callers(const Slice& slice, RunContext& context) {
+  uint64_t left = 0;
+  const auto run = [&](uint64_t count, bool timed) {
+    left = count;
+    const Status ran = scheduler_->run([&] {
+      std::vector<fiber::Handle<void>> fibers;
+      for (uint32_t i = 0; i < slice.size; ++i) {
+        fibers.push_back(fiber::spawn([&] {
+          while (left != 0 && !context.stop.raised()) {
+            --left;
+            const uint64_t start = timed ? cycles() : 0;
+            if (!binding_.call(kNull)) context.control.fail("a call of a fiber failed");
+            if (timed) context.samples.push_back(cycles() - start);
+          }
+        }));
+        if (!fibers.back()) return context.control.fail("there is no memory for fibers");
+      }
+      for (auto& each : fibers) each.join();
+    });
+    if (!ran) context.control.fail(ran.error().text);
+    return !context.stop.raised();
+  };
+  if (!run(slice.warm_up, false)) return {};
+  const uint64_t start = cycles();
+  if (!run(slice.iterations, slice.workload == Workload::callers)) return {};
+  return {cycles() - start, slice.iterations};
+}
+
+// Bursts in lockstep, so that either side works while the other waits: A sends, B serves, A takes the answers. control.sent and
+// control.progress count the bursts that are sent and served. At last side B leaves its two medians in control.progress.
+Outcome RpcSide::parts(const Slice& slice, RunContext& context) {
+  constexpr uint64_t kPolls = 16;  // timed together
+  auto& control = context.control;
+  const uint64_t bursts = slice.warm_up + slice.iterations;
+  if (context.side == Side::b) {
+    serve_bursts(slice.warm_up, slice.iterations, context);
+    return {};
+  }
+  const auto wait_for = [&](uint64_t least) {
+    return spin_until(context.stop, [&] { return control.progress.load(std::memory_order_acquire) >= least; });
+  };
+  const auto part = static_cast<CallPart>(slice.condition);
+  const uint64_t first = cycles();
+  for (uint64_t i = 1; i <= bursts; ++i) {
+    const uint64_t start = cycles();
+    for (uint64_t k = 0; k < kCallBurst; ++k) binding_.start(many_[k], kNull);
+    const uint64_t sent = cycles();
+    control.sent.store(i, std::memory_order_release);
+    if (!wait_for(i)) break;
+    const uint64_t served = cycles();
+    while (!many_[kCallBurst - 1].done() && !context.stop.raised()) client_->poll();
+    const uint64_t taken = cycles();
+    for (uint64_t k = 0; k < kPolls; ++k) client_->poll();
+    const uint64_t polled = cycles();
+    if (i <= slice.warm_up) continue;
+    if (part == CallPart::client_send) context.samples.push_back((sent - start) / kCallBurst);
+    if (part == CallPart::client_receive) context.samples.push_back((taken - served) / kCallBurst);
+    if (part == CallPart::client_poll) context.samples.push_back((polled - taken) / kPolls);
+  }
+  for (uint64_t k = 0; k < kCallBurst; ++k) many_[k].cancel();
+  if (!wait_for(kMediansThere)) return {};
+  const uint64_t medians = control.progress.load(std::memory_order_acquire);
+  if (part == CallPart::server_poll) context.samples.push_back(medians >> kMedianBits & kMedianMask);
+  if (part == CallPart::server_serve) context.samples.push_back(medians & kMedianMask);
+  return {cycles() - first, slice.iterations};
+}
+
+void RpcSide::serve_bursts(uint64_t warm_up, uint64_t bursts, RunContext& context) {
+  constexpr uint64_t kPolls = 16;
+  auto& control = context.control;
+  std::vector<double> serves, polls;
+  for (uint64_t i = 1; i <= warm_up + bursts; ++i) {
+    if (!spin_until(context.stop, [&] { return control.sent.load(std::memory_order_acquire) >= i; })) return;
+    const uint64_t last = served_ + kCallBurst;
+    const uint64_t start = cycles();
+    while (served_ < last && !context.stop.raised()) server_->poll();
+    const uint64_t served = cycles();
+    for (uint64_t k = 0; k < kPolls; ++k) server_->poll();
+    const uint64_t polled = cycles();
+    control.progress.store(i, std::memory_order_release);
+    if (i <= warm_up) continue;
+    serves.push_back(static_cast<double>(served - start) / static_cast<double>(kCallBurst));
+    polls.push_back(static_cast<double>(polled - served) / static_cast<double>(kPolls));
+  }
+  const auto median_bits = [](std::vector<double>& values) { return static_cast<uint64_t>(median(values)) & kMedianMask; };
+  control.progress.store(kMediansThere | median_bits(polls) << kMedianBits | median_bits(serves), std::memory_order_release);
+}
+
+}  // namespace unet::bench

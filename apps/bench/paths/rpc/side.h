@@ -1,0 +1,65 @@
+// side.h - one side of calls that are measured: side A's client or side B's server, and the loops of each workload; the paths rpc-* use it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "am/rpc/client.h"
+#include "am/rpc/fiber/fiber.h"
+#include "am/rpc/server.h"
+#include "apps/bench/frame/one_core.h"
+#include "apps/bench/workloads/calls.h"
+
+namespace unet::bench {
+
+class RpcSide {
+ public:
+  // `yields`: the server gives its core away between polls, as an engine shares it.
+  explicit RpcSide(bool yields) : yields_(yields) {}
+
+  // Side B serves `name`; side A imports from `target`, which may not be there yet. Both at once.
+  Status serve(Context& context, const std::string& name, const StopFlag& stop);
+  Status connect(Context& context, const std::string& target, control::Path path, const StopFlag& stop);
+
+  // `one_core`: both sides do the slice on one core, and wait in wait(); nullptr: they poll on two cores.
+  Outcome run(const Slice& slice, RunContext& context, OneCore* one_core);
+
+ private:
+  static constexpr size_t kBlockBytes = 200;
+  struct Block {  // of big_in and big_in_out
+    std::byte bytes[kBlockBytes];
+  };
+  struct Caller;
+
+  template <typename Ready>
+  bool serve_until(const StopFlag& stop, Ready ready);
+  uint32_t poll() { return server_ != nullptr ? server_->poll() : client_->poll(); }
+  am::Endpoint& endpoint() { return server_ != nullptr ? server_->endpoint() : client_->endpoint(); }
+  void settle(const RunContext& context);
+  Outcome run_loops(const Slice& slice, RunContext& context);
+  Outcome rate(const Slice& slice, RunContext& context);
+  Outcome callers(const Slice& slice, RunContext& context);
+  Outcome parts(const Slice& slice, RunContext& context);
+  void serve_bursts(uint64_t warm_up, uint64_t bursts, RunContext& context);
+  bool call_many(uint64_t count, RunContext& context);
+
+  static const rpc::Interface kCalls;
+  static const rpc::Procedure<void()> kNull;
+  static const rpc::Procedure<uint32_t(uint32_t, uint32_t)> kAdd;
+  static const rpc::Procedure<void(const Block&)> kBlockIn;
+  static const rpc::Procedure<Block(const Block&)> kBlockInOut;
+  static const rpc::Procedure<void(Bytes)> kIn;
+
+  const bool yields_;
+  bool sleeps_ = false;  // in this part of the slice
+  std::unique_ptr<rpc::Server> server_;
+  std::unique_ptr<rpc::Client> client_;
+  rpc::Binding binding_;
+  std::unique_ptr<fiber::Scheduler> scheduler_;  // of side A's callers
+  std::vector<rpc::Call<void>> many_;  // calls that are under way at once
+  uint64_t served_ = 0;                // by all slices
+  MessageBuffers buffers_{0};
+};
+
+}  // namespace unet::bench
