@@ -166,7 +166,10 @@ std::string dropped_line(const std::vector<Record>& records) {
 
 }  // namespace
 
-std::string format_ratio(std::optional<double> ratio) { return ratio ? three_digits(*ratio) : "-"; }
+std::string format_ratio(std::optional<double> ratio) {
+  if (!ratio) return "-";
+  return *ratio != 0 && std::fabs(*ratio) < 0.01 ? print_number("%.4f", *ratio) : three_digits(*ratio);
+}
 
 std::string format_value(double value, const std::string& unit) {
   if (unit == "ns") {

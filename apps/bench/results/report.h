@@ -77,7 +77,7 @@ std::string render_table(const std::vector<std::vector<std::string>>& rows, Tabl
 
 // "104 ns", "6.4 us", "4.71 GB/s", "15.2 M/s", "0.02 %".
 std::string format_value(double value, const std::string& unit);
-// Three significant digits: "1.24", "57.3", "412".
+// Three significant digits: "1.24", "57.3", "412"; four decimals below 0.01.
 std::string format_ratio(std::optional<double> ratio);
 
 }  // namespace unet::bench

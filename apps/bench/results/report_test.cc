@@ -218,6 +218,7 @@ TEST_CASE("report: figures with their units") {
   CHECK(format_ratio(1.254) == "1.25");
   CHECK(format_ratio(57.34) == "57.3");
   CHECK(format_ratio(412.4) == "412");
+  CHECK(format_ratio(0.0032) == "0.0032");
   CHECK(format_ratio(std::nullopt) == "-");
 }
 
