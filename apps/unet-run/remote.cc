@@ -22,15 +22,15 @@
 namespace unet::run {
 namespace {
 
-constexpr int kFailure = 1;
+constexpr int kJobFailure = 1;
 constexpr uint32_t kFailuresTold = 8;
 constexpr Nanoseconds kFarewell = 200 * kMillisecond;
 constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 constexpr std::array kPassed{SIGUSR1, SIGUSR2};
 
-int refuse(const Error& error) {
+int refuse_job(const Error& error) {
   std::fprintf(stderr, "unet-run: %s\n", error.text.c_str());
-  return kFailure;
+  return kJobFailure;
 }
 
 // Text of another host on a terminal: without control characters.
@@ -139,7 +139,7 @@ void RemoteRun::failed(const std::string& host, const rpc::Failure& why) {
 
 bool RemoteRun::read_files(uint64_t offset, MutableBytes bytes) {
   const Status read = files_->read(offset, bytes);
-  if (!read) refuse(read.error());
+  if (!read) refuse_job(read.error());
   return read.has_value();
 }
 
@@ -185,7 +185,7 @@ int RemoteRun::run() {
     links_->poll(monotonic_now());
     const Nanoseconds next = launcher_->process(monotonic_now());
     if (launcher_->is_over()) break;
-    if (!context_->alive()) return refuse({Errc::disconnected, "the network interface is gone; agents end their tasks"});
+    if (!context_->alive()) return refuse_job({Errc::disconnected, "the network interface is gone; agents end their tasks"});
     sleep(next);
   }
   out_.finish();
@@ -200,7 +200,7 @@ int RemoteRun::run() {
 
 int run_remote(const Options& options) {
   RemoteRun run(options);
-  if (const Status started = run.start(); !started) return refuse(started.error());
+  if (const Status started = run.start(); !started) return refuse_job(started.error());
   return run.run();
 }
 

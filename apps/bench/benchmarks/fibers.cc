@@ -193,9 +193,9 @@ struct Measured {
   std::vector<double> values = {};
 };
 
-class Measurement {
+class FiberMeasurement {
  public:
-  Measurement(Session& session, const Benchmark& benchmark, const MeasureOptions& options)
+  FiberMeasurement(Session& session, const Benchmark& benchmark, const MeasureOptions& options)
       : session_(session), benchmark_(benchmark), options_(options) {}
 
   Result<std::vector<Record>> run(const PathIndices& paths) {
@@ -312,7 +312,7 @@ void add_fibers(Paths& paths) {
 }
 
 Records measure_fibers(Session& session, const Benchmark& benchmark, uint32_t, const PathIndices& paths, const MeasureOptions& options) {
-  return Measurement(session, benchmark, options).run(paths);
+  return FiberMeasurement(session, benchmark, options).run(paths);
 }
 
 }  // namespace unet::bench
