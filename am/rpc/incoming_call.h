@@ -109,27 +109,14 @@ class IncomingCall {
     if constexpr (fit<Result...>(kInlineResult)) {
       if (size <= kInlineResult && token_ != nullptr) return answer_line(size, emit);
     }
-    answer_with(size, emit);
+    answer_long(size, emit);
   }
   void refuse(CallStatus status, uint32_t failure = 0);
   // Answers with `size` bytes that emit(std::byte*) writes.
   template <typename Emit>
   void answer_with(size_t size, const Emit& emit) {
-    if (answered_) return;
-    if (token_ == nullptr || size > kPayloadMax) {
-      ByteBuffer bytes(size);
-      emit(bytes.data());
-      return give({.result = std::move(bytes)});
-    }
-    alignas(kAlignment) std::byte room[kPayloadMax];
-    emit(room);
-    if (size <= kInlineResult) return answer_line(size, [&](std::byte* to) { copy_bytes(to, room, size); });
-    answered_ = true;
-    if (call_->one_way) return;
-    MessageWords words;
-    words.add(call_->id);
-    words.add(AnswerHead{}.word());
-    token_->reply_medium(kAnswerHandler, {room, size}, words);
+    if (size <= kInlineResult && token_ != nullptr) return answer_line(size, emit);
+    answer_long(size, emit);
   }
   // The call is answered later. Only in the server's poll.
   LateResponse defer();
@@ -138,6 +125,24 @@ class IncomingCall {
 
  private:
   void give(AnswerBytes answer);
+  // Answers elsewhere, or with a payload.
+  template <typename Emit>
+  void answer_long(size_t size, const Emit& emit) {
+    if (answered_) return;
+    if (token_ == nullptr || size > kPayloadMax) {
+      ByteBuffer bytes(size);
+      emit(bytes.data());
+      return give({.result = std::move(bytes)});
+    }
+    alignas(kAlignment) std::byte room[kPayloadMax];
+    emit(room);
+    answered_ = true;
+    if (call_->one_way) return;
+    MessageWords words;
+    words.add(call_->id);
+    words.add(AnswerHead{}.word());
+    token_->reply_medium(kAnswerHandler, {room, size}, words);
+  }
   // Answers in one line.
   template <typename Emit>
   void answer_line(size_t size, const Emit& emit) {

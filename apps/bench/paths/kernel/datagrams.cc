@@ -78,7 +78,7 @@ class KernelDatagram final : public Path {
   std::vector<int> idle_;
 };
 
-Set<Workload> workloads_of(Transport transport, bool busy) {
+Set<Workload> datagram_workloads_of(Transport transport, bool busy) {
   if (transport == Transport::unix_datagram) return {Workload::rtt};
   return kMessageWorkloads | (busy ? Set{Workload::idle} : Set{Workload::idle, Workload::wakeup});
 }
@@ -87,7 +87,7 @@ Set<Workload> workloads_of(Transport transport, bool busy) {
 
 void add_kernel_datagrams(Paths& paths) {
   const auto add = [&](const char* name, const char* what, Transport transport) {
-    add_kernel_paths<KernelDatagram>(paths, name, what, transport, workloads_of);
+    add_kernel_paths<KernelDatagram>(paths, name, what, transport, datagram_workloads_of);
   };
   add("kernel-unix-packet", "Unix packet socket", Transport::unix_packet);
   add("kernel-unix-datagram", "Unix datagram socket", Transport::unix_datagram);

@@ -52,7 +52,7 @@ class KernelStream final : public Path {
   std::vector<std::byte> rest_;
 };
 
-Set<Workload> workloads_of(Transport transport, bool busy) {
+Set<Workload> stream_workloads_of(Transport transport, bool busy) {
   Set<Workload> workloads = kMessageWorkloads | Set{Workload::idle};
   if (!busy) workloads = workloads | Set{Workload::wakeup};
   if (transport == Transport::unix_stream || transport == Transport::tcp) workloads = workloads | Set{Workload::connect};
@@ -63,7 +63,7 @@ Set<Workload> workloads_of(Transport transport, bool busy) {
 
 void add_kernel_streams(Paths& paths) {
   const auto add = [&](const char* name, const char* what, Transport transport) {
-    add_kernel_paths<KernelStream>(paths, name, what, transport, workloads_of);
+    add_kernel_paths<KernelStream>(paths, name, what, transport, stream_workloads_of);
   };
   add("kernel-pipe", "a pipe each way", Transport::pipe);
   add("kernel-unix", "Unix stream socket", Transport::unix_stream);

@@ -69,7 +69,7 @@ class RpcPath final : public Path {
   std::unique_ptr<RpcSide> side_;
 };
 
-PathInfo info_of(const std::string& name, const std::string& what, std::vector<std::string> beside) {
+PathInfo call_info_of(const std::string& name, const std::string& what, std::vector<std::string> beside) {
   return {.name = "rpc-" + name,
           .kind = Kind::ours,
           .what = "calls of U-Net " + what,
@@ -82,12 +82,12 @@ PathInfo info_of(const std::string& name, const std::string& what, std::vector<s
 }  // namespace
 
 void add_rpc_paths(Paths& paths) {
-  PathInfo local = info_of("local", "over a local channel", {"am-local", "local", "rpc-grpc", "rpc-capnp"});
+  PathInfo local = call_info_of("local", "over a local channel", {"am-local", "local", "rpc-grpc", "rpc-capnp"});
   local.only.push_back("rpc-scale");
   paths.push_back(std::make_unique<RpcPath>(std::move(local), Place::local));
-  PathInfo shared = info_of("shared", "through unetd's engine between two processes", {"am-shared", "shared-2p"});
+  PathInfo shared = call_info_of("shared", "through unetd's engine between two processes", {"am-shared", "shared-2p"});
   paths.push_back(std::make_unique<RpcPath>(std::move(shared), Place::through_engine));
-  PathInfo one_core = info_of("one-core", "between two processes on one core", {"am-one-core"});
+  PathInfo one_core = call_info_of("one-core", "between two processes on one core", {"am-one-core"});
   one_core.setting = "am/rpc's public C++ API, default options; the server waits in Server::wait()";
   one_core.workloads = {Workload::call, Workload::rtt, Workload::callers, Workload::callers_rate};
   one_core.abilities = {Ability::messages, Ability::sleeps};
@@ -97,7 +97,7 @@ void add_rpc_paths(Paths& paths) {
 }
 
 void add_rpc_wire(Paths& paths, const std::string& name, const std::string& setting, std::shared_ptr<WirePort> wire) {
-  PathInfo info = info_of(name, "over " + name + ", an embedded NI in each process", {"am-" + name, name});
+  PathInfo info = call_info_of(name, "over " + name + ", an embedded NI in each process", {"am-" + name, name});
   info.setting = setting + ", " + info.setting;
   paths.push_back(std::make_unique<RpcPath>(std::move(info), Place::wire, std::move(wire)));
 }

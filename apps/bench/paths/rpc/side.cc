@@ -11,8 +11,8 @@ namespace unet::bench {
 
 namespace {
 
-constexpr Nanoseconds kLook = 50 * kMillisecond;       // a sleeper looks for a stop this often
-constexpr Nanoseconds kPollTime = 300 * kMillisecond;  // the last message of a set-up may have to be sent again
+constexpr Nanoseconds kSideLook = 50 * kMillisecond;       // a sleeper looks for a stop this often
+constexpr Nanoseconds kSidePollTime = 300 * kMillisecond;  // the last message of a set-up may have to be sent again
 constexpr size_t kUnderWay = 64;                       // calls of a slice of `rate`
 
 // control.progress at the end of side B's part of a slice of `call_part`: two medians in cycles.
@@ -48,7 +48,7 @@ Status RpcSide::serve(Context& context, const std::string& name, const StopFlag&
   server_->provide(kCalls, kIn, [this](Bytes) { ++served_; });
   if (!serve_until(stop, [&] { return server_->callers() != 0; })) return fail(Errc::timed_out, "stopped");
   const Nanoseconds start = monotonic_now();
-  serve_until(stop, [&] { return monotonic_now() - start >= kPollTime; });
+  serve_until(stop, [&] { return monotonic_now() - start >= kSidePollTime; });
   return {};
 }
 
@@ -82,7 +82,7 @@ bool RpcSide::serve_until(const StopFlag& stop, Ready ready) {
   while (sleeps_) {
     if (ready()) return true;
     if (stop.raised()) return false;
-    server_->wait(kLook);
+    server_->wait(kSideLook);
   }
   const auto look = [&] {
     server_->poll();
