@@ -17,7 +17,11 @@ constexpr Interface kTest{"test", 1};
 constexpr Procedure<int(int)> kTwice{1}, kInFiber{2}, kLater{3}, kNested{4};
 constexpr Procedure<size_t(std::string_view)> kLength{5};
 
+#ifdef UNET_FIBER_TSAN
+constexpr int kManyFibers = 2'000;  // ThreadSanitizer knows 8,128 at most
+#else
 constexpr int kManyFibers = 10'000;
+#endif
 
 // A server and a client that one scheduler polls.
 struct Both {
@@ -125,5 +129,8 @@ TEST_CASE("a fiber's call ends at its deadline") {
     fiber::sleep(100 * kMillisecond);
     return value;
   }, RunIn::fiber);
-  REQUIRE(both.run(10, [&](int i) { return both.binding.call(kInFiber, i).status() == CallStatus::timed_out; }) == 10);
+  REQUIRE(both.run(10, [&](int i) {
+    const CallStatus status = both.binding.call(kInFiber, i).status();
+    return status == CallStatus::timed_out || status == CallStatus::expired;  // on a busy machine before it began
+  }) == 10);
 }

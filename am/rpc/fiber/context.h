@@ -82,7 +82,7 @@ class alignas(64) Fiber {
 
 // The switch, and what each sanitizer wants to hear at it.
 struct Switch {
-  static void before([[maybe_unused]] Fiber& from, [[maybe_unused]] const Fiber& to) noexcept {
+  [[gnu::always_inline]] static void before([[maybe_unused]] Fiber& from, [[maybe_unused]] const Fiber& to) noexcept {
 #ifdef UNET_FIBER_ASAN
     const bool ends = from.state_ == Fiber::State::ended || from.state_ == Fiber::State::gone;
     __sanitizer_start_switch_fiber(ends ? nullptr : &from.sanitizer_, to.stack_, to.stack_bytes_);
@@ -92,7 +92,7 @@ struct Switch {
 #endif
   }
   // `now` runs again, or for the first time, after `before`.
-  static void after([[maybe_unused]] Fiber& before, [[maybe_unused]] Fiber& now) noexcept {
+  [[gnu::always_inline]] static void after([[maybe_unused]] Fiber& before, [[maybe_unused]] Fiber& now) noexcept {
 #ifdef UNET_FIBER_ASAN
     __sanitizer_finish_switch_fiber(now.sanitizer_, &before.stack_, &before.stack_bytes_);
     now.sanitizer_ = nullptr;
