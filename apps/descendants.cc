@@ -26,4 +26,12 @@ void end_descendants(pid_t except) noexcept {
   }
 }
 
+void end_other_children(const std::set<pid_t>& kept) noexcept {
+  const std::string self = std::to_string(getpid());
+  std::ifstream list("/proc/" + self + "/task/" + self + "/children");
+  for (pid_t pid = 0; list >> pid;) {
+    if (!kept.contains(pid)) kill(pid, SIGKILL);
+  }
+}
+
 }  // namespace unet::apps

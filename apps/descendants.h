@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <set>
+
 namespace unet::apps {
 
 // Orphans of our descendants become our children from now on.
@@ -10,5 +12,8 @@ void adopt_descendants() noexcept;
 
 // Ends all children but `except`, in any session, and those that become our children when these end.
 void end_descendants(pid_t except = 0) noexcept;
+
+// Sends SIGKILL to all children but these, once. The caller reaps them.
+void end_other_children(const std::set<pid_t>& kept) noexcept;
 
 }  // namespace unet::apps

@@ -30,6 +30,7 @@ std::optional<Account> find_account(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), user);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   if (const auto by_number = account_of(getpwuid(user))) return by_number;
+  if (user == static_cast<uid_t>(-1)) return std::nullopt;
   return Account{text, "/", user, user};
 }
 

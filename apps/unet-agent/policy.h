@@ -5,12 +5,13 @@
 //   [[rule]]
 //   hosts = ["h0", "node*"]       # callers on these hosts, as the network interface knows them; or:
 //   users = ["alice", "1000"]     # callers on this host that are these users
-//   programs = ["sh", "/usr/bin/*"]  # of this host; * and ? are wildcards (default: none)
+//   programs = ["hostname", "/usr/bin/uptime"]  # of this host; * (also /) and ? are wildcards (default: none)
 //   carry = true                  # they may bring programs and files, and set variables (default: false)
 //   as = "alice"                  # the user of the tasks; only root may name another than itself, and must name one
 //   tasks = 64                    # at a time
 //
-// A caller that no rule matches may do nothing. The network interface attests the user of a caller on this host, and the host of others.
+// A caller that no rule matches may do nothing. The network interface attests the user of a caller on this host. The host of
+// others is what they say on the wire.
 #pragma once
 
 #include <sys/types.h>

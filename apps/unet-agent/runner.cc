@@ -63,7 +63,7 @@ class Runner final : public rpc::Links {
   void fail(Reason reason, const std::string& text);
   void start_tasks();
   bool start_task(uint32_t rank, int errors);
-  [[noreturn]] void become_task(uint32_t rank, int errors, int input, int out, int error_out) const;
+  [[noreturn]] void become_task(pid_t runner, uint32_t rank, int errors, int input, int out, int error_out) const;
   void take_records();
   void take(const Record& record);
   void write_input();
@@ -146,8 +146,9 @@ bool Runner::start_task(uint32_t rank, int errors) {
     ours.emplace_back(both[0]);
     ours.emplace_back(both[1]);
   }
+  const pid_t self = getpid();
   const pid_t pid = fork();
-  if (pid == 0) become_task(rank, errors, pipes[0][0], pipes[1][1], pipes[2][1]);
+  if (pid == 0) become_task(self, rank, errors, pipes[0][0], pipes[1][1], pipes[2][1]);
   if (pid < 0) {
     fail(Reason::system, "fork: " + text_of(errno));
     return false;
@@ -159,7 +160,7 @@ bool Runner::start_task(uint32_t rank, int errors) {
 }
 
 // Runs in the child, between fork and exec.
-void Runner::become_task(uint32_t rank, int errors, int input, int out, int error_out) const {
+void Runner::become_task(pid_t runner, uint32_t rank, int errors, int input, int out, int error_out) const {
   const auto give_up = [errors] {
     const int error = errno;
     static_cast<void>(!write(errors, &error, sizeof error));
@@ -167,6 +168,7 @@ void Runner::become_task(uint32_t rank, int errors, int input, int out, int erro
   };
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != runner) _exit(127);  // it ended before that
   if (rank != 0) input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);  // several readers of one input would each get a part of it
   if (input < 0 || dup2(input, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(error_out, STDERR_FILENO) < 0) give_up();
   const rpc::JobSpec& job = options_.job;
@@ -348,6 +350,7 @@ Status become_user(const RunnerOptions& options) {
   if (initgroups(options.name.c_str(), options.group) != 0) return fail_errno("initgroups", errno);
   if (setresgid(options.group, options.group, options.group) != 0) return fail_errno("setresgid", errno);
   if (setresuid(options.user, options.user, options.user) != 0) return fail_errno("setresuid", errno);
+  if (geteuid() != options.user || getegid() != options.group) return fail(Errc::system, "the user of the tasks is none");  // -1
   return {};
 }
 

@@ -25,6 +25,7 @@ namespace {
 
 constexpr int kRunnerSocket = 3;
 constexpr uint32_t kPacketsMax = 64;  // of one runner in a turn
+constexpr Nanoseconds kRunnerEnd = 10 * kSecond;  // a runner without its socket, and the removal of a directory, may take so long
 constexpr Nanoseconds kFarewell = 200 * kMillisecond;  // the end of the agent waits so long for its last records to arrive
 
 // Runs in the child. Of our descriptors it has the socket and the standard ones only: with the connection to the network interface, its
@@ -62,6 +63,7 @@ void AgentSite::close(Id link) {
   const auto runner = runners_.find(static_cast<uint32_t>(link));
   if (runner == runners_.end()) return;
   runner->second.socket.reset();  // its end of file ends the runner, if it still runs
+  runner->second.kill_at = monotonic_now() + kRunnerEnd;
   if (runner->second.process == 0) runners_.erase(runner);
 }
 
@@ -144,22 +146,33 @@ void AgentSite::read_runner(uint32_t number, Runner& runner) {
   }
 }
 
-// Runners that end, and what those that were killed have left: orphans of tasks become our children.
+// Runners that end, and what those that were killed have left: orphans of tasks become our children. Nothing here waits: a task may stop or
+// hold up any process of its user.
 void AgentSite::reap() {
+  const Nanoseconds now = monotonic_now();
   int status = 0;
   for (pid_t process = 0; (process = waitpid(-1, &status, WNOHANG)) > 0;) {
+    removers_.erase(process);
     for (auto& [number, runner] : runners_) {
       if (runner.process != process) continue;
       runner.ended = true;
       if (status != 0) remove_left(runner);
     }
   }
-  bool last = true;
+  std::set<pid_t> kept;
   for (auto at = runners_.begin(); at != runners_.end();) {
-    last = last && at->second.ended;
-    at = at->second.ended && !at->second.socket.valid() ? runners_.erase(at) : std::next(at);
+    const Runner& runner = at->second;
+    if (!runner.ended && runner.process != 0) {
+      if (now >= runner.kill_at) kill(runner.process, SIGKILL);
+      kept.insert(runner.process);
+    }
+    at = runner.ended && !runner.socket.valid() ? runners_.erase(at) : std::next(at);
   }
-  if (last) apps::end_descendants();
+  for (const auto& [process, kill_at] : removers_) {
+    if (now < kill_at) kept.insert(process);
+  }
+  apps::end_other_children(kept);
+  if (!runners_.empty() || !removers_.empty()) reap_until_ = now + kRunnerEnd;
 }
 
 // Removes the directory of a runner that was killed, with the rights of the tasks' user, which could place links there.
@@ -170,7 +183,7 @@ void AgentSite::remove_left(const Runner& runner) {
     if (become_user(runner.options)) std::filesystem::remove_all(runner.options.directory, ignored);
     _exit(0);
   }
-  if (process > 0) waitpid(process, nullptr, 0);
+  if (process > 0) removers_[process] = monotonic_now() + kRunnerEnd;
 }
 
 // ---- the loop
@@ -203,7 +216,7 @@ Status AgentSite::run(int stop) {
     if (!context_.alive()) return fail(Errc::disconnected, "the network interface is gone");
     links_->poll(monotonic_now());
     const Nanoseconds next = agent_.process(monotonic_now());
-    if (!runners_.empty()) reap();
+    if (!runners_.empty() || monotonic_now() < reap_until_) reap();
     if (const Status slept = sleep(next, stop, stopped); !slept) return slept;
   }
   links_->flush(kFarewell);

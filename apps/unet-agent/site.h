@@ -38,6 +38,7 @@ class AgentSite final : public rpc::Site, public rpc::LinkOwner {
     uint32_t tasks = 0;
     bool full = false;   // its socket has no room
     bool ended = false;  // the process has exited
+    Nanoseconds kill_at = kNever;
     RunnerOptions options;  // without the job
   };
 
@@ -59,7 +60,7 @@ class AgentSite final : public rpc::Site, public rpc::LinkOwner {
   static bool is_runner(Id link) noexcept { return static_cast<uint32_t>(link) >= kFirstRunner; }
   void read_runner(uint32_t number, Runner& runner);
   void reap();
-  static void remove_left(const Runner& runner);
+  void remove_left(const Runner& runner);
   Status sleep(Nanoseconds until, int stop, bool& stopped);
 
   SiteOptions options_;
@@ -68,6 +69,8 @@ class AgentSite final : public rpc::Site, public rpc::LinkOwner {
   rpc::Agent agent_;
   std::map<uint32_t, Runner> runners_;  // by link number
   uint32_t last_runner_ = kFirstRunner;
+  std::map<pid_t, Nanoseconds> removers_;  // processes that remove directories, and when they are killed
+  Nanoseconds reap_until_ = 0;             // orphans may still come
 };
 
 }  // namespace unet::agent

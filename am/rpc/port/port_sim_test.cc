@@ -114,7 +114,7 @@ struct Network : Simulator {
     std::vector<std::byte> bytes(head_size(record) + record.body.size());
     REQUIRE(bytes.size() <= kRecordMax);
     REQUIRE(encode(record, bytes.data()) == bytes.size());
-    wire.links[static_cast<size_t>(from)].send(now(), 0, [this, &wire, from, bytes](bool) {
+    wire.links[static_cast<size_t>(from)].send(now(), 0, [&wire, from, bytes](bool) {
       const auto there = static_cast<size_t>(1 - from);
       Space* const space = wire.ends[there];
       if (space == nullptr || !space->wires.contains(wire.numbers[there])) return;

@@ -1,6 +1,8 @@
 // am_links.cc - maps targets, sends records as requests, and stores arrivals until poll() gives them to the owner.
 #include "am/rpc/task/am_links.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace unet::rpc {
@@ -38,6 +40,7 @@ Result<std::unique_ptr<AmLinks>> AmLinks::create(Context& context, const std::st
 }
 
 bool AmLinks::admit(const ConnectionRequest& request, void* self) {
+  if (request.peer_uid != -1 && request.peer_pid == ::getpid()) return false;  // a caller may not make this agent its own caller
   return static_cast<AmLinks*>(self)->owner_.admits(request.peer_uid == -1 ? request.peer : std::string(), request.peer_uid);
 }
 
@@ -74,7 +77,10 @@ Links::Id AmLinks::open_back(uint64_t source) {
     return Id{static_cast<uint32_t>(found - links_.begin())};
   }
   const uint32_t index = add({.source = source});
-  if (!endpoint_->map_back(index, source, tag_)) failures_.emplace_back(index, Failure{Reason::lost, "the caller has ended"});
+  const auto tag = tags_.find(source);
+  if (!endpoint_->map_back(index, source, tag == tags_.end() ? am::kAnyTag : tag->second)) {
+    failures_.emplace_back(index, Failure{Reason::lost, "the caller has ended"});
+  }
   return Id{index};
 }
 
@@ -105,7 +111,10 @@ void AmLinks::arrive(am::Token& token, void* self) {
   arrival.key = token.wide(0);
   arrival.record = {.type = static_cast<RecordType>(type), .a = token.argument(3), .b = token.argument(4)};
   arrival.bytes.assign(token.payload().begin(), token.payload().end());
-  static_cast<AmLinks*>(self)->arrived_.push_back(std::move(arrival));
+  AmLinks& links = *static_cast<AmLinks*>(self);
+  links.tags_[arrival.from.source] = token.tag();
+  if (links.tags_.size() > kTagsMax) links.tags_.erase(links.tags_.begin());  // the caller that came first
+  links.arrived_.push_back(std::move(arrival));
 }
 
 void AmLinks::come_back(am::Endpoint&, const am::Returned& returned, void* self) {

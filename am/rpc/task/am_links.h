@@ -3,6 +3,7 @@
 // A link is one channel with requests both ways. A record is one request: a short one, or a medium one with the payload.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,6 +47,7 @@ class AmLinks : public Links {
 
  private:
   static constexpr uint8_t kHandler = 1;
+  static constexpr size_t kTagsMax = 4096;
   static constexpr Nanoseconds kIdleMax = 5 * kSecond;  // a link that leads to an agent is cheap to keep, and costly to open
   struct Link {
     std::string target;       // of open()
@@ -72,6 +74,7 @@ class AmLinks : public Links {
   LinkOwner& owner_;
   am::Tag tag_;
   std::vector<Link> links_;  // by translation
+  std::map<uint64_t, am::Tag> tags_;  // by caller: its own tag goes back to it, and ours to no caller that does not know it
   bool blocked_ = false;     // a link had no room since the last poll()
   std::vector<Arrival> arrived_;
   std::vector<std::pair<uint32_t, Failure>> failures_;  // of links

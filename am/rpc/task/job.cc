@@ -32,7 +32,7 @@ std::string Job::name_of(const Child& child) const { return child.runner ? "its 
 void Job::from_parent(const Record& record, Nanoseconds now) {
   if (parent_gone_) return;
   if (!parent_.hear(record, now)) return parent_lied(now);
-  if (done_told_) return;
+  if (done_told_ || parent_lied_) return;
   switch (record.type) {
     case RecordType::credit:
     case RecordType::alive: return;
@@ -115,6 +115,7 @@ void Job::take_bulk(const Record& record, Nanoseconds now) {
 }
 
 void Job::end(uint32_t signal, Nanoseconds now) {
+  if (++ends_ > kEndsMax) return;
   if (branch_) {
     Child& runner = *branch_->all().back();
     if (!runner_started_) runner.done = true;
@@ -126,6 +127,7 @@ void Job::end(uint32_t signal, Nanoseconds now) {
 }
 
 void Job::parent_lied(Nanoseconds now) {
+  if (std::exchange(parent_lied_, true)) return;
   report(Reason::lied, node_, "the caller broke the protocol");
   end(SIGTERM, now);
 }

@@ -13,7 +13,7 @@
 
 namespace unet::rpc {
 
-// The sender of records, as the network interface attests it.
+// The sender of records, as the network interface knows it.
 struct Caller {
   uint64_t source = 0;   // tells all senders apart that ever were
   std::string host;      // empty: this one
@@ -86,6 +86,9 @@ class Job {
   bool parent_gone_ = false;
   bool done_told_ = false;
   bool over_ = false;
+  bool parent_lied_ = false;
+  uint32_t ends_ = 0;                   // requests to end the job
+  static constexpr uint32_t kEndsMax = 8;
   Nanoseconds end_at_ = kNever;         // children that are not done by then are lost
 };
 
