@@ -118,7 +118,7 @@ int run(const Options& options, bool usable_output) {
     loop.run();
     good = report.end() && good;
     transfer.finish();
-  } while (options.keep && signal_number == 0 && output.error() == 0 && context->alive());
+  } while (options.keep && signal_number == 0 && output.error() == 0 && context->alive() && !transfer.no_peer());
   return good ? 0 : kFailure;
 }
 

@@ -70,9 +70,16 @@ void Transfer::finish() {
 
 bool Transfer::step() {
   if (state_ == State::open) return move();
+  // Bytes of the last peer, which a slow reader of standard output had not taken.
+  if (!over() && !output_.empty()) {
+    const bool moved = output_.flush();
+    if (output_.error() != 0) fail(errno_text("standard output", output_.error()));
+    if (moved) return true;
+  }
   if (over() || (monotonic_now() < due_ && !connecting_)) return false;
   if (state_ == State::calling) return call();
-  if (state_ == State::listening) fail("nothing has connected to '" + options_.name + "' within " + seconds(options_.wait));
+  no_peer_ = state_ == State::listening;
+  if (no_peer_) fail("nothing has connected to '" + options_.name + "' within " + seconds(options_.wait));
   if (state_ == State::called) fail("'" + options_.name + "' does not answer");
   return true;
 }

@@ -29,6 +29,8 @@ class Transfer {
   void fail(const std::string& text);
   // Tells the peer the end, and makes ready for the next begin().
   void finish();
+  // Nothing has connected within the time that the options allow.
+  bool no_peer() const noexcept { return no_peer_; }
 
   bool over() const noexcept { return state_ == State::over; }
   const std::string& failure() const noexcept { return failure_; }  // a sentence; empty: all bytes have arrived
@@ -85,6 +87,7 @@ class Transfer {
 
   State state_ = State::over;
   std::string failure_;
+  bool no_peer_ = false;
   std::optional<Reason> reason_;  // to tell the peer
   std::string peer_;              // its name or host
   uint64_t source_ = 0;           // Token::source() of its messages
