@@ -66,11 +66,11 @@ class AgentSite final : public rpc::Site, public rpc::LinkOwner {
   SiteOptions options_;
   Context context_;
   std::unique_ptr<rpc::AmLinks> links_;
-  rpc::Agent agent_;
   std::map<uint32_t, Runner> runners_;  // by link number
   uint32_t last_runner_ = kFirstRunner;
   std::map<pid_t, Nanoseconds> removers_;  // processes that remove directories, and when they are killed
   Nanoseconds reap_until_ = 0;             // orphans may still come
+  rpc::Agent agent_;                       // declared last: its end closes links and runners
 };
 
 }  // namespace unet::agent

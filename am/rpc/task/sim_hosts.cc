@@ -90,7 +90,7 @@ void SimHost::died() {
 void SimHost::close(Id link) {
   const auto number = static_cast<uint32_t>(link);
   if (number < kFirstRunner) return close_link(link);
-  if (runners_.contains(number)) end_tasks(number, kBySignal + SIGTERM);
+  if (up_ && runners_.contains(number)) end_tasks(number, kBySignal + SIGTERM);
 }
 
 tl::expected<Links::Id, Failure> SimHost::prepare_runner(const Caller&, const JobSpec& spec, uint32_t node, uint64_t key) {

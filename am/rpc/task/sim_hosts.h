@@ -62,6 +62,7 @@ class Machine : public SimNode {
 class SimHost final : public Machine, public Site {
  public:
   SimHost(World& world, uint32_t number) : Machine(world, number), agent(*this) {}
+  ~SimHost() override { up_ = false; }
 
   // ---- for tests
   std::optional<Failure> refusal;       // of prepare_runner()
@@ -70,7 +71,6 @@ class SimHost final : public Machine, public Site {
   uint64_t files = 0;                   // runners with files on the disk
   std::map<uint64_t, uint32_t> begun;   // how often each rank has been started, by rank
   bool deaf = false;                    // tasks ignore signals, and only SIGKILL ends them
-  Agent agent;
 
   Nanoseconds process() override;
 
@@ -100,6 +100,9 @@ class SimHost final : public Machine, public Site {
   static constexpr uint32_t kFirstRunner = 1u << 30;
   std::map<uint32_t, Runner> runners_;
   uint32_t next_runner_ = kFirstRunner;
+
+ public:
+  Agent agent;  // declared last: its end closes links and runners
 };
 
 // The machine of unet-run. The files are zeroes.
