@@ -8,7 +8,7 @@
 
 namespace unet::agent {
 
-Sent send_packet(int socket, const rpc::Record& record) noexcept {
+Sent send_packet(int socket, const rpc::TaskRecord& record) noexcept {
   Packet::Head head{static_cast<uint32_t>(record.type), record.a, record.b};
   iovec parts[] = {{&head, sizeof head}, {const_cast<std::byte*>(record.payload.data()), record.payload.size()}};
   msghdr message{};

@@ -11,7 +11,7 @@ namespace unet::agent {
 enum class Sent : uint8_t { yes, full, closed };
 
 // Never waits.
-Sent send_packet(int socket, const rpc::Record& record) noexcept;
+Sent send_packet(int socket, const rpc::TaskRecord& record) noexcept;
 
 // Where a packet is received.
 class Packet {
@@ -19,15 +19,15 @@ class Packet {
   enum class Got : uint8_t { record, none, closed };
   // Never waits. The record is valid until the next call.
   Got receive(int socket) noexcept;
-  const rpc::Record& record() const noexcept { return record_; }
+  const rpc::TaskRecord& record() const noexcept { return record_; }
 
  private:
   struct Head {
     uint32_t type, a, b;
   };
-  friend Sent send_packet(int socket, const rpc::Record& record) noexcept;
+  friend Sent send_packet(int socket, const rpc::TaskRecord& record) noexcept;
   std::array<std::byte, sizeof(Head) + rpc::kRecordMax> bytes_;
-  rpc::Record record_;
+  rpc::TaskRecord record_;
 };
 
 }  // namespace unet::agent

@@ -27,7 +27,7 @@ namespace unet::agent {
 namespace {
 
 using rpc::Reason;
-using rpc::Record;
+using rpc::TaskRecord;
 using rpc::RecordType;
 
 constexpr uint32_t kInputPieces = 4;  // of standard input, written at a time
@@ -58,14 +58,14 @@ class Runner final : public rpc::Links {
   // The link to the agent is the socket.
   Id open(const std::string&) override { return {}; }
   void close(Id) override {}
-  bool send(Id link, uint64_t key, const Record& record) override;
+  bool send(Id link, uint64_t key, const TaskRecord& record) override;
 
   void fail(Reason reason, const std::string& text);
   void start_tasks();
   bool start_task(uint32_t rank, int errors);
   [[noreturn]] void become_task(pid_t runner, uint32_t rank, int errors, int input, int out, int error_out) const;
   void take_records();
-  void take(const Record& record);
+  void take(const TaskRecord& record);
   void write_input();
   void read_output(Task& task, Output& output);
   void push_output(const Task& task, Output& output, size_t bytes);
@@ -98,7 +98,7 @@ class Runner final : public rpc::Links {
   Nanoseconds kill_at_ = kNever;
 };
 
-bool Runner::send(Id, uint64_t, const Record& record) {
+bool Runner::send(Id, uint64_t, const TaskRecord& record) {
   const Sent sent = send_packet(socket_.get(), record);
   if (sent == Sent::full) socket_full_ = true;
   if (sent == Sent::closed) agent_gone_ = true;
@@ -204,7 +204,7 @@ void Runner::take_records() {
   if (!ending_) end(SIGTERM);
 }
 
-void Runner::take(const Record& record) {
+void Runner::take(const TaskRecord& record) {
   if (record.type == RecordType::end) return end(static_cast<int>(record.a));
   if (record.type == RecordType::signal) return signal_all(static_cast<int>(record.a));
   if (record.type == RecordType::input) {

@@ -67,7 +67,7 @@ void AgentSite::close(Id link) {
   if (runner->second.process == 0) runners_.erase(runner);
 }
 
-bool AgentSite::send(Id link, uint64_t key, const rpc::Record& record) {
+bool AgentSite::send(Id link, uint64_t key, const rpc::TaskRecord& record) {
   if (!is_runner(link)) return links_->send(link, key, record);
   const auto found = runners_.find(static_cast<uint32_t>(link));
   if (found == runners_.end() || !found->second.socket.valid()) return false;
@@ -79,11 +79,11 @@ bool AgentSite::send(Id link, uint64_t key, const rpc::Record& record) {
 
 uint64_t AgentSite::draw_key() { return apps::random_key(); }
 
-tl::expected<rpc::Links::Id, rpc::Failure> AgentSite::prepare_runner(const rpc::Caller& caller, const rpc::JobSpec& spec, uint32_t node,
+tl::expected<rpc::Links::Id, rpc::TaskFailure> AgentSite::prepare_runner(const rpc::Caller& caller, const rpc::JobSpec& spec, uint32_t node,
                                                                      uint64_t key) {
   const auto refuse = [&](rpc::Reason reason, const std::string& text) {
     service::log::info("{}: refused: {}", shown(caller), text);
-    return tl::unexpected(rpc::Failure{reason, text});
+    return tl::unexpected(rpc::TaskFailure{reason, text});
   };
   const Rule* const rule = options_.policy.find(caller.host, caller.user);
   if (rule == nullptr) return refuse(rpc::Reason::not_permitted, "its policy has no rule for " + shown(caller));
@@ -127,11 +127,11 @@ bool AgentSite::start_runner(Id link, const rpc::JobSpec& spec) {
 
 // ---- arrivals
 
-void AgentSite::receive(const rpc::Caller& from, uint64_t key, const rpc::Record& record) {
+void AgentSite::receive(const rpc::Caller& from, uint64_t key, const rpc::TaskRecord& record) {
   agent_.receive(from, key, record, monotonic_now());
 }
 
-void AgentSite::lost(Id link, const rpc::Failure& why) { agent_.lost(link, why, monotonic_now()); }
+void AgentSite::lost(Id link, const rpc::TaskFailure& why) { agent_.lost(link, why, monotonic_now()); }
 
 void AgentSite::read_runner(uint32_t number, Runner& runner) {
   Packet packet;

@@ -48,14 +48,15 @@ class AgentSite final : public rpc::Site, public rpc::LinkOwner {
   Id open(const std::string& target) override { return links_->open(target); }
   Id open_back(uint64_t source) override { return links_->open_back(source); }
   void close(Id link) override;
-  bool send(Id link, uint64_t key, const rpc::Record& record) override;
-  tl::expected<Id, rpc::Failure> prepare_runner(const rpc::Caller& caller, const rpc::JobSpec& spec, uint32_t node, uint64_t key) override;
+  bool send(Id link, uint64_t key, const rpc::TaskRecord& record) override;
+  tl::expected<Id, rpc::TaskFailure> prepare_runner(const rpc::Caller& caller, const rpc::JobSpec& spec, uint32_t node,
+                                                    uint64_t key) override;
   bool start_runner(Id link, const rpc::JobSpec& spec) override;
   uint64_t draw_key() override;
 
   bool admits(const std::string& host, int user) override { return options_.policy.find(host, user) != nullptr; }
-  void receive(const rpc::Caller& from, uint64_t key, const rpc::Record& record) override;
-  void lost(Id link, const rpc::Failure& why) override;
+  void receive(const rpc::Caller& from, uint64_t key, const rpc::TaskRecord& record) override;
+  void lost(Id link, const rpc::TaskFailure& why) override;
 
   static bool is_runner(Id link) noexcept { return static_cast<uint32_t>(link) >= kFirstRunner; }
   void read_runner(uint32_t number, Runner& runner);

@@ -51,16 +51,16 @@ class RemoteRun final : public rpc::LinkOwner, public rpc::LaunchEvents {
 
  private:
   bool admits(const std::string&, int) override { return false; }
-  void receive(const rpc::Caller& from, uint64_t key, const rpc::Record& record) override {
+  void receive(const rpc::Caller& from, uint64_t key, const rpc::TaskRecord& record) override {
     launcher_->receive(from.source, key, record, monotonic_now());
   }
-  void lost(rpc::Links::Id link, const rpc::Failure& why) override { launcher_->lost(link, why, monotonic_now()); }
+  void lost(rpc::Links::Id link, const rpc::TaskFailure& why) override { launcher_->lost(link, why, monotonic_now()); }
 
   void all_started(Nanoseconds now) override;
   void output(uint32_t rank, uint32_t stream, Bytes text) override { (stream == 1 ? out_ : errors_).add(rank, text); }
   uint64_t unwritten() const override { return out_.unwritten() + errors_.unwritten(); }
   void exited(uint32_t rank, rpc::ExitStatus status) override;
-  void failed(const std::string& host, const rpc::Failure& why) override;
+  void failed(const std::string& host, const rpc::TaskFailure& why) override;
   bool read_files(uint64_t offset, MutableBytes bytes) override;
   uint64_t draw_key() override { return apps::random_key(); }
 
@@ -130,7 +130,7 @@ void RemoteRun::exited(uint32_t rank, rpc::ExitStatus status) {
   else std::fprintf(stderr, "unet-run: rank %u failed with status %u\n", rank, status);
 }
 
-void RemoteRun::failed(const std::string& host, const rpc::Failure& why) {
+void RemoteRun::failed(const std::string& host, const rpc::TaskFailure& why) {
   told_ = true;
   if (++failures_ > kFailuresTold) return;
   std::fprintf(stderr, "unet-run: host %s: %s (%s)\n", host.c_str(), printable(why.text).c_str(),

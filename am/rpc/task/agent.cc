@@ -5,7 +5,7 @@
 
 namespace unet::rpc {
 
-void Agent::receive(const Caller& from, uint64_t key, const Record& record, Nanoseconds now) {
+void Agent::receive(const Caller& from, uint64_t key, const TaskRecord& record, Nanoseconds now) {
   if (const auto child = of_child_.find(key); child != of_child_.end()) return child->second->from_child(key, from.source, record, now);
   const auto found = jobs_.find(key);
   if (found == jobs_.end()) return start(from, key, record, now);
@@ -18,7 +18,7 @@ void Agent::receive(const Caller& from, uint64_t key, const Record& record, Nano
   for (const uint64_t child : record.type == RecordType::spec ? job.child_keys() : std::vector<uint64_t>()) of_child_[child] = &job;
 }
 
-void Agent::start(const Caller& from, uint64_t key, const Record& record, Nanoseconds now) {
+void Agent::start(const Caller& from, uint64_t key, const TaskRecord& record, Nanoseconds now) {
   if (record.type != RecordType::start) {
     ++counters_.stray;
     return;
@@ -37,7 +37,7 @@ void Agent::start(const Caller& from, uint64_t key, const Record& record, Nanose
   jobs_[key] = std::make_unique<Job>(site_, from, site_.open_back(from.source), key, record.b, spec_bytes, now);
 }
 
-void Agent::lost(Links::Id link, const Failure& why, Nanoseconds now) {
+void Agent::lost(Links::Id link, const TaskFailure& why, Nanoseconds now) {
   for (const auto& [key, job] : jobs_) job->lost(link, why, now);
 }
 

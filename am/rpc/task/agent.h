@@ -27,15 +27,15 @@ class Agent {
  public:
   explicit Agent(Site& site) : site_(site) {}
 
-  void receive(const Caller& from, uint64_t key, const Record& record, Nanoseconds now);
-  void lost(Links::Id link, const Failure& why, Nanoseconds now);
+  void receive(const Caller& from, uint64_t key, const TaskRecord& record, Nanoseconds now);
+  void lost(Links::Id link, const TaskFailure& why, Nanoseconds now);
   Nanoseconds process(Nanoseconds now);
 
   size_t jobs() const noexcept { return jobs_.size(); }
   const AgentCounters& counters() const noexcept { return counters_; }
 
  private:
-  void start(const Caller& from, uint64_t key, const Record& record, Nanoseconds now);
+  void start(const Caller& from, uint64_t key, const TaskRecord& record, Nanoseconds now);
 
   Site& site_;
   std::map<uint64_t, std::unique_ptr<Job>> jobs_;      // by the key of the edge to the parent

@@ -12,7 +12,7 @@ constexpr Nanoseconds kConnectTime = 4 * kSecond;
 constexpr Nanoseconds kNap = kMillisecond;  // no event says that a link has room again
 constexpr uint32_t kWords = 5;  // key (2), type, a, b
 
-Failure failure_of(const Error& error) {
+TaskFailure failure_of(const Error& error) {
   switch (error.code) {
     case Errc::not_permitted: return {Reason::not_permitted, error.text};
     case Errc::refused: return {Reason::not_permitted, "its agent accepts no channel from here: its policy does not name this host"};
@@ -79,7 +79,7 @@ Links::Id AmLinks::open_back(uint64_t source) {
   const uint32_t index = add({.source = source});
   const auto tag = tags_.find(source);
   if (!endpoint_->map_back(index, source, tag == tags_.end() ? am::kAnyTag : tag->second)) {
-    failures_.emplace_back(index, Failure{Reason::lost, "the caller has ended"});
+    failures_.emplace_back(index, TaskFailure{Reason::lost, "the caller has ended"});
   }
   return Id{index};
 }
@@ -90,7 +90,7 @@ void AmLinks::close(Id id) {
   link.idle_at = 0;
 }
 
-bool AmLinks::send(Id id, uint64_t key, const Record& record) {
+bool AmLinks::send(Id id, uint64_t key, const TaskRecord& record) {
   const auto index = static_cast<uint32_t>(id);
   const am::Words words(key, static_cast<uint32_t>(record.type), record.a, record.b);
   if (!endpoint_->is_open(index)) return false;
@@ -121,11 +121,11 @@ void AmLinks::come_back(am::Endpoint&, const am::Returned& returned, void* self)
   if (returned.index == am::kNoIndex) return;
   const bool secret = returned.status == am::ReturnStatus::bad_tag;
   static_cast<AmLinks*>(self)->failures_.emplace_back(
-      returned.index, secret ? Failure{Reason::not_permitted, "its agent wants another secret"}
-                             : Failure{Reason::lost, "its agent has ended, or its network interface is lost"});
+      returned.index, secret ? TaskFailure{Reason::not_permitted, "its agent wants another secret"}
+                             : TaskFailure{Reason::lost, "its agent has ended, or its network interface is lost"});
 }
 
-void AmLinks::lose(uint32_t index, const Failure& why) {
+void AmLinks::lose(uint32_t index, const TaskFailure& why) {
   if (index >= links_.size() || !links_[index].used || links_[index].lost) return;
   links_[index].lost = true;
   if (links_[index].users != 0) owner_.lost(Id{index}, why);
@@ -146,7 +146,7 @@ void AmLinks::poll(Nanoseconds now) {
   blocked_ = false;
   endpoint_->poll();
   for (const Arrival& arrival : std::exchange(arrived_, {})) {
-    Record record = arrival.record;
+    TaskRecord record = arrival.record;
     record.payload = arrival.bytes;
     owner_.receive(arrival.from, arrival.key, record);
   }

@@ -19,8 +19,8 @@ class LinkOwner {
   virtual ~LinkOwner() = default;
   // Whether a process may connect: of host `host`, or of user `user` of this host if `host` is empty.
   virtual bool admits(const std::string& host, int user) = 0;
-  virtual void receive(const Caller& from, uint64_t key, const Record& record) = 0;
-  virtual void lost(Links::Id link, const Failure& why) = 0;
+  virtual void receive(const Caller& from, uint64_t key, const TaskRecord& record) = 0;
+  virtual void lost(Links::Id link, const TaskFailure& why) = 0;
 };
 
 class AmLinks : public Links {
@@ -35,7 +35,7 @@ class AmLinks : public Links {
   Id open(const std::string& target) override;
   Id open_back(uint64_t source);  // as Site::open_back()
   void close(Id link) override;
-  bool send(Id link, uint64_t key, const Record& record) override;
+  bool send(Id link, uint64_t key, const TaskRecord& record) override;
 
   // Gives all that has arrived or ended to the owner.
   void poll(Nanoseconds now);
@@ -60,7 +60,7 @@ class AmLinks : public Links {
   struct Arrival {
     Caller from;
     uint64_t key;
-    Record record;  // payload: that of `bytes`
+    TaskRecord record;  // payload: that of `bytes`
     std::vector<std::byte> bytes;
   };
 
@@ -69,7 +69,7 @@ class AmLinks : public Links {
   static void arrive(am::Token& token, void* self);
   static void come_back(am::Endpoint& endpoint, const am::Returned& returned, void* self);
   uint32_t add(Link link);
-  void lose(uint32_t index, const Failure& why);
+  void lose(uint32_t index, const TaskFailure& why);
 
   LinkOwner& owner_;
   am::Tag tag_;
@@ -77,7 +77,7 @@ class AmLinks : public Links {
   std::map<uint64_t, am::Tag> tags_;  // by caller: its own tag goes back to it, and ours to no caller that does not know it
   bool blocked_ = false;     // a link had no room since the last poll()
   std::vector<Arrival> arrived_;
-  std::vector<std::pair<uint32_t, Failure>> failures_;  // of links
+  std::vector<std::pair<uint32_t, TaskFailure>> failures_;  // of links
   std::unique_ptr<am::Endpoint> endpoint_;
 };
 

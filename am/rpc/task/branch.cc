@@ -49,7 +49,7 @@ bool Branch::is_rank_of(const Child& child, uint32_t rank) const noexcept {
   return rank < tree_.ranks() && is_node_of(child, tree_.node_of(rank));
 }
 
-Branch::Heard Branch::hear(Child& child, uint64_t source, const Record& record, Nanoseconds now) {
+Branch::Heard Branch::hear(Child& child, uint64_t source, const TaskRecord& record, Nanoseconds now) {
   if (child.source == 0) child.source = source;
   if (child.done || child.source != source) return Heard::nothing;  // another process has the key, or a lost child speaks again
   if (!child.edge.hear(record, now)) return Heard::lied;

@@ -45,7 +45,7 @@ class Branch {
 
   enum class Heard : uint8_t { nothing, pass_up, lied };
   // Checks and notes a record of a child. pass_up: it concerns the launcher.
-  Heard hear(Child& child, uint64_t source, const Record& record, Nanoseconds now);
+  Heard hear(Child& child, uint64_t source, const TaskRecord& record, Nanoseconds now);
 
   void push_all(RecordType type, uint32_t a, const Payload& payload = {});
   // Ends all that are not done; they have until the time that is returned.

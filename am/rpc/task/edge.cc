@@ -47,7 +47,7 @@ void Edge::drop_bulk() {
   waiting_ = 0;
 }
 
-bool Edge::hear(const Record& record, Nanoseconds now) noexcept {
+bool Edge::hear(const TaskRecord& record, Nanoseconds now) noexcept {
   heard_at_ = now;
   if (record.payload.size() > kRecordMax) return false;
   if (record.type == RecordType::credit) {

@@ -31,7 +31,7 @@ class Edge {
 
   // ---- receiving
   // Does the books of any record that came. False: the peer broke the protocol.
-  bool hear(const Record& record, Nanoseconds now) noexcept;
+  bool hear(const TaskRecord& record, Nanoseconds now) noexcept;
   // The receiver is done with bulk records of this cost.
   void consumed(uint32_t cost);
   bool is_silent(Nanoseconds now) const noexcept { return now >= heard_at_ + kSilenceMax; }

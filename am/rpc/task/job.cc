@@ -29,7 +29,7 @@ std::string Job::name_of(const Child& child) const { return child.runner ? "its 
 
 // ---- from above
 
-void Job::from_parent(const Record& record, Nanoseconds now) {
+void Job::from_parent(const TaskRecord& record, Nanoseconds now) {
   if (parent_gone_) return;
   if (!parent_.hear(record, now)) return parent_lied(now);
   if (done_told_ || parent_lied_) return;
@@ -56,7 +56,7 @@ void Job::from_parent(const Record& record, Nanoseconds now) {
   parent_lied(now);
 }
 
-void Job::take_spec(const Record& record, Nanoseconds now) {
+void Job::take_spec(const TaskRecord& record, Nanoseconds now) {
   if (job_ || refused_) return;
   if (record.payload.empty() || record.payload.size() > spec_bytes_ - spec_.size()) return parent_lied(now);
   spec_.insert(spec_.end(), record.payload.begin(), record.payload.end());
@@ -99,7 +99,7 @@ void Job::start_runner() {
   }
 }
 
-void Job::take_bulk(const Record& record, Nanoseconds now) {
+void Job::take_bulk(const TaskRecord& record, Nanoseconds now) {
   const auto bytes = static_cast<uint32_t>(record.payload.size());
   if (refused_ || end_at_ != kNever) return;  // the parent does not know yet
   if (!job_) return parent_lied(now);
@@ -146,7 +146,7 @@ void Job::report(Reason reason, uint32_t node, std::string_view text) {
   parent_.push(RecordType::failed, static_cast<uint32_t>(reason), node, payload_of(as_bytes(text.data(), text.size())));
 }
 
-void Job::from_child(uint64_t key, uint64_t source, const Record& record, Nanoseconds now) {
+void Job::from_child(uint64_t key, uint64_t source, const TaskRecord& record, Nanoseconds now) {
   Child* const child = branch_ ? branch_->find(key) : nullptr;
   if (child == nullptr) return;
   switch (branch_->hear(*child, source, record, now)) {
@@ -159,13 +159,13 @@ void Job::from_child(uint64_t key, uint64_t source, const Record& record, Nanose
   parent_.push(record.type, record.a, record.b, record.payload.empty() ? nullptr : payload_of(record.payload));
 }
 
-void Job::child_lost(Child& child, const Failure& why) {
+void Job::child_lost(Child& child, const TaskFailure& why) {
   if (child.done) return;
   child.done = true;
   report(why.reason, child.node, why.text);
 }
 
-void Job::lost(Links::Id link, const Failure& why, Nanoseconds now) {
+void Job::lost(Links::Id link, const TaskFailure& why, Nanoseconds now) {
   if (parent_.link() == link) lose_parent(now);
   if (!branch_) return;
   for (const auto& child : branch_->all()) {

@@ -27,7 +27,7 @@ class Site : public Links {
   virtual Links::Id open_back(uint64_t source) = 0;
   // If the policy permits the tasks of `node`, gives them a link to the runner that start_runner() will make. It needs no open(), and the
   // records of the runner come with `key`.
-  virtual tl::expected<Links::Id, Failure> prepare_runner(const Caller& caller, const JobSpec& spec, uint32_t node, uint64_t key) = 0;
+  virtual tl::expected<Links::Id, TaskFailure> prepare_runner(const Caller& caller, const JobSpec& spec, uint32_t node, uint64_t key) = 0;
   // Takes the processor for long. False: there are no processes or descriptors left.
   virtual bool start_runner(Links::Id runner, const JobSpec& spec) = 0;
   // A number that no other process can guess.
@@ -42,10 +42,10 @@ class Job {
   Job& operator=(const Job&) = delete;
   ~Job();
 
-  void from_parent(const Record& record, Nanoseconds now);
+  void from_parent(const TaskRecord& record, Nanoseconds now);
   // `key`: of an edge to a child.
-  void from_child(uint64_t key, uint64_t source, const Record& record, Nanoseconds now);
-  void lost(Links::Id link, const Failure& why, Nanoseconds now);
+  void from_child(uint64_t key, uint64_t source, const TaskRecord& record, Nanoseconds now);
+  void lost(Links::Id link, const TaskFailure& why, Nanoseconds now);
   // Does all that is due, and returns when to be called again.
   Nanoseconds process(Nanoseconds now);
 
@@ -57,13 +57,13 @@ class Job {
   bool is_over() const noexcept { return over_; }
 
  private:
-  void take_spec(const Record& record, Nanoseconds now);
+  void take_spec(const TaskRecord& record, Nanoseconds now);
   void begin(Nanoseconds now);
   void start_runner();
-  void take_bulk(const Record& record, Nanoseconds now);
+  void take_bulk(const TaskRecord& record, Nanoseconds now);
   void end(uint32_t signal, Nanoseconds now);
   void report(Reason reason, uint32_t node, std::string_view text);
-  void child_lost(Child& child, const Failure& why);
+  void child_lost(Child& child, const TaskFailure& why);
   void parent_lied(Nanoseconds now);
   void lose_parent(Nanoseconds now);
   void pay_credits();

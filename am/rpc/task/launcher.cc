@@ -47,7 +47,7 @@ void Launcher::feed(Child& child) {
   }
 }
 
-void Launcher::receive(uint64_t source, uint64_t key, const Record& record, Nanoseconds now) {
+void Launcher::receive(uint64_t source, uint64_t key, const TaskRecord& record, Nanoseconds now) {
   Child* const child = branch_.find(key);
   if (child == nullptr) return;
   switch (branch_.hear(*child, source, record, now)) {
@@ -68,19 +68,19 @@ void Launcher::receive(uint64_t source, uint64_t key, const Record& record, Nano
   }
 }
 
-void Launcher::fail(uint32_t node, const Failure& why, Nanoseconds now) {
+void Launcher::fail(uint32_t node, const TaskFailure& why, Nanoseconds now) {
   if (!failure_) failure_ = 1;
   events_.failed(spec_.hosts[node].name, why);
   end(SIGTERM, now);
 }
 
-void Launcher::child_lost(Child& child, const Failure& why, Nanoseconds now) {
+void Launcher::child_lost(Child& child, const TaskFailure& why, Nanoseconds now) {
   if (child.done) return;
   child.done = true;
   fail(child.node, why, now);
 }
 
-void Launcher::lost(Links::Id link, const Failure& why, Nanoseconds now) {
+void Launcher::lost(Links::Id link, const TaskFailure& why, Nanoseconds now) {
   for (const auto& child : branch_.all()) {
     if (child->edge.link() == link) child_lost(*child, why, now);
   }

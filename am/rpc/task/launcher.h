@@ -30,7 +30,7 @@ class LaunchEvents {
   // Bytes of output() that are not yet written. While there are many, the tasks wait.
   virtual uint64_t unwritten() const = 0;
   virtual void exited(uint32_t rank, ExitStatus status) = 0;
-  virtual void failed(const std::string& host, const Failure& why) = 0;
+  virtual void failed(const std::string& host, const TaskFailure& why) = 0;
   // Fills `bytes` from the stream of the files (record.h, data), at `offset`. False: a file cannot be read, or has changed.
   virtual bool read_files(uint64_t offset, MutableBytes bytes) = 0;
   virtual uint64_t draw_key() = 0;
@@ -44,8 +44,8 @@ class Launcher {
   Launcher& operator=(const Launcher&) = delete;
   ~Launcher();
 
-  void receive(uint64_t source, uint64_t key, const Record& record, Nanoseconds now);
-  void lost(Links::Id link, const Failure& why, Nanoseconds now);
+  void receive(uint64_t source, uint64_t key, const TaskRecord& record, Nanoseconds now);
+  void lost(Links::Id link, const TaskFailure& why, Nanoseconds now);
   Nanoseconds process(Nanoseconds now);
 
   // Bytes of standard input that rank 0 may get now.
@@ -63,8 +63,8 @@ class Launcher {
   Launcher(Links& links, LaunchEvents& events, JobSpec spec, const LaunchOptions& options, Bytes encoded);
   void start_more(Nanoseconds now);
   void feed(Child& child);
-  void fail(uint32_t node, const Failure& why, Nanoseconds now);
-  void child_lost(Child& child, const Failure& why, Nanoseconds now);
+  void fail(uint32_t node, const TaskFailure& why, Nanoseconds now);
+  void child_lost(Child& child, const TaskFailure& why, Nanoseconds now);
   Child* first() const noexcept { return branch_.all().empty() ? nullptr : branch_.all().front().get(); }
 
   Links& links_;

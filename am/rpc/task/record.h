@@ -66,7 +66,7 @@ constexpr uint32_t kReasonMax = 9;
 
 std::string_view to_string(Reason reason) noexcept;
 
-struct Failure {
+struct TaskFailure {
   Reason reason{};
   std::string text;
 };
@@ -78,7 +78,7 @@ constexpr bool is_exit_status(uint32_t status) noexcept { return status <= 255 |
 
 using Payload = std::shared_ptr<const std::vector<std::byte>>;  // several edges send the same bytes
 
-struct Record {
+struct TaskRecord {
   RecordType type{};
   uint32_t a = 0, b = 0;
   Bytes payload{};
@@ -94,7 +94,7 @@ class Links {
   // The machine sends nothing more over the link. What was sent still arrives.
   virtual void close(Id link) = 0;
   // False: the link has no room now, or is not open yet. The machine tries again in its next process().
-  virtual bool send(Id link, uint64_t key, const Record& record) = 0;
+  virtual bool send(Id link, uint64_t key, const TaskRecord& record) = 0;
 };
 
 }  // namespace unet::rpc

@@ -47,7 +47,7 @@ Links::Id Machine::open_link(const std::string& target) {
   return Links::Id{number};
 }
 
-bool Machine::send_record(Links::Id id, uint64_t key, const Record& record) {
+bool Machine::send_record(Links::Id id, uint64_t key, const TaskRecord& record) {
   const Link& link = links_.at(static_cast<uint32_t>(id));
   if (!link.open) return false;
   if (record.type == RecordType::start) world_.edges.push_back({key, number_, link.to});
@@ -71,7 +71,7 @@ uint64_t SimHost::draw_key() { return world_.simulator.random(); }
 
 Nanoseconds SimHost::process() { return up_ ? agent.process(world_.simulator.now()) : kNever; }
 
-void SimHost::arrived(uint32_t from, uint64_t key, const Record& record) {
+void SimHost::arrived(uint32_t from, uint64_t key, const TaskRecord& record) {
   agent.receive({.source = from + 1, .host = World::name(from)}, key, record, world_.simulator.now());
 }
 
@@ -80,7 +80,7 @@ Links::Id SimHost::open_back(uint64_t source) {
   return Id{next_link_++};
 }
 
-void SimHost::link_lost(Id id, const Failure& why) { agent.lost(id, why, world_.simulator.now()); }
+void SimHost::link_lost(Id id, const TaskFailure& why) { agent.lost(id, why, world_.simulator.now()); }
 
 // The runners see the end of their sockets.
 void SimHost::died() {
@@ -93,7 +93,7 @@ void SimHost::close(Id link) {
   if (up_ && runners_.contains(number)) end_tasks(number, kBySignal + SIGTERM);
 }
 
-tl::expected<Links::Id, Failure> SimHost::prepare_runner(const Caller&, const JobSpec& spec, uint32_t node, uint64_t key) {
+tl::expected<Links::Id, TaskFailure> SimHost::prepare_runner(const Caller&, const JobSpec& spec, uint32_t node, uint64_t key) {
   if (refusal) return tl::unexpected(*refusal);
   const uint32_t number = next_runner_++;
   runners_[number] = {.key = key, .node = node, .spec = spec};
@@ -149,7 +149,7 @@ void SimHost::end_tasks(uint32_t number, ExitStatus status) {
   say(number, RecordType::done);
 }
 
-bool SimHost::send(Id link, uint64_t key, const Record& record) {
+bool SimHost::send(Id link, uint64_t key, const TaskRecord& record) {
   const auto number = static_cast<uint32_t>(link);
   if (number < kFirstRunner) return send_record(link, key, record);
   Runner& runner = runners_.at(number);

@@ -44,9 +44,9 @@ class Machine : public SimNode {
   };
   Links::Id open_link(const std::string& target);
   void close_link(Links::Id id) { links_[static_cast<uint32_t>(id)].closed = true; }
-  bool send_record(Links::Id id, uint64_t key, const Record& record);
-  virtual void arrived(uint32_t from, uint64_t key, const Record& record) = 0;
-  virtual void link_lost(Links::Id id, const Failure& why) = 0;
+  bool send_record(Links::Id id, uint64_t key, const TaskRecord& record);
+  virtual void arrived(uint32_t from, uint64_t key, const TaskRecord& record) = 0;
+  virtual void link_lost(Links::Id id, const TaskFailure& why) = 0;
   virtual void died() {}
 
   World& world_;
@@ -65,7 +65,7 @@ class SimHost final : public Machine, public Site {
   ~SimHost() override { up_ = false; }
 
   // ---- for tests
-  std::optional<Failure> refusal;       // of prepare_runner()
+  std::optional<TaskFailure> refusal;       // of prepare_runner()
   std::map<uint32_t, ExitStatus> exits; // of ranks that do not exit with 0
   uint32_t running = 0;                 // tasks
   uint64_t files = 0;                   // runners with files on the disk
@@ -86,12 +86,12 @@ class SimHost final : public Machine, public Site {
   Id open(const std::string& target) override { return open_link(target); }
   Id open_back(uint64_t source) override;
   void close(Id link) override;
-  bool send(Id link, uint64_t key, const Record& record) override;
-  tl::expected<Id, Failure> prepare_runner(const Caller& caller, const JobSpec& spec, uint32_t node, uint64_t key) override;
+  bool send(Id link, uint64_t key, const TaskRecord& record) override;
+  tl::expected<Id, TaskFailure> prepare_runner(const Caller& caller, const JobSpec& spec, uint32_t node, uint64_t key) override;
   bool start_runner(Id runner, const JobSpec& spec) override;
   uint64_t draw_key() override;
-  void arrived(uint32_t from, uint64_t key, const Record& record) override;
-  void link_lost(Id id, const Failure& why) override;
+  void arrived(uint32_t from, uint64_t key, const TaskRecord& record) override;
+  void link_lost(Id id, const TaskFailure& why) override;
   void died() override;
   void say(uint32_t number, RecordType type, uint32_t a = 0, uint32_t b = 0, Bytes payload = {});
   void start_tasks(uint32_t number);
@@ -115,7 +115,7 @@ class SimLauncher final : public Machine, public Links, public LaunchEvents {
   Nanoseconds started_at = 0;                 // all tasks; 0: not yet
   std::map<uint32_t, ExitStatus> exits;       // by rank
   std::map<uint32_t, std::string> text;       // by rank
-  std::vector<std::pair<std::string, Failure>> failures;
+  std::vector<std::pair<std::string, TaskFailure>> failures;
   uint64_t not_written = 0;
 
   Nanoseconds process() override { return launcher && up_ ? launcher->process(now()) : kNever; }
@@ -124,16 +124,16 @@ class SimLauncher final : public Machine, public Links, public LaunchEvents {
   Nanoseconds now() const;
   Id open(const std::string& target) override { return open_link(target); }
   void close(Id link) override { close_link(link); }
-  bool send(Id link, uint64_t key, const Record& record) override { return send_record(link, key, record); }
-  void arrived(uint32_t from, uint64_t key, const Record& record) override { launcher->receive(from + 1, key, record, now()); }
-  void link_lost(Id id, const Failure& why) override { launcher->lost(id, why, now()); }
+  bool send(Id link, uint64_t key, const TaskRecord& record) override { return send_record(link, key, record); }
+  void arrived(uint32_t from, uint64_t key, const TaskRecord& record) override { launcher->receive(from + 1, key, record, now()); }
+  void link_lost(Id id, const TaskFailure& why) override { launcher->lost(id, why, now()); }
   void all_started(Nanoseconds now) override { started_at = now; }
   void output(uint32_t rank, uint32_t, Bytes bytes) override {
     text[rank].append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
   uint64_t unwritten() const override { return not_written; }
   void exited(uint32_t rank, ExitStatus status) override { exits[rank] = status; }
-  void failed(const std::string& host, const Failure& why) override { failures.emplace_back(host, why); }
+  void failed(const std::string& host, const TaskFailure& why) override { failures.emplace_back(host, why); }
   bool read_files(uint64_t, MutableBytes) override { return true; }
   uint64_t draw_key() override;
 };

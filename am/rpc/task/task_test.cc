@@ -92,7 +92,7 @@ TEST_CASE("a host that refuses or is down fails the job with its name and a reas
     for (const bool down : {false, true}) {
       World world(12, {.task = kNever}, 1);
       if (down) world.unplug(11);
-      else world.hosts[11]->refusal = Failure{Reason::too_many, "no room"};
+      else world.hosts[11]->refusal = TaskFailure{Reason::too_many, "no room"};
       REQUIRE(world.launcher.start(World::job(12), {.way = way}));
       const Nanoseconds begin = world.simulator.now();
       world.run(begin + 100 * kSecond);
@@ -149,7 +149,7 @@ TEST_CASE("an agent that lies in every field ends the job, and nothing else") {
       const auto number = [&]() -> uint32_t {
         return static_cast<uint32_t>(world.simulator.chance(0.7) ? world.simulator.below(16) : world.simulator.random());
       };
-      const Record lie{static_cast<RecordType>(1 + world.simulator.below(kRecordTypeMax)), number(), number(),
+      const TaskRecord lie{static_cast<RecordType>(1 + world.simulator.below(kRecordTypeMax)), number(), number(),
                        Bytes(bytes).first(world.simulator.below(kRecordMax))};
       for (const World::EdgeSeen& edge : std::vector(world.edges)) {
         if (edge.from != liar && edge.to != liar) continue;
