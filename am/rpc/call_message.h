@@ -89,7 +89,6 @@ class MessageWords {
     return at;
   }
   uint32_t size() const noexcept { return count_; }
-  uint32_t first() const noexcept { return words_[0]; }
   operator std::span<const uint32_t>() const noexcept { return {words_.data(), count_}; }
 
  private:

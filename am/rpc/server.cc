@@ -188,11 +188,7 @@ void Server::end(DetachedCall& detached) {
 
 void Server::refuse(am::Token& token, const LateCall& call, CallStatus status) {
   ++counters_.refused;
-  if (call.one_way) return;
-  MessageWords words;
-  words.add(call.id);
-  words.add(AnswerHead{.status = static_cast<uint8_t>(status)}.word());
-  token.reply_short(kAnswerHandler, words);
+  IncomingCall(*this, token, call, {}).refuse(status);
 }
 
 void Server::begin_long(am::Token& token, const LateCall& call, uint32_t binding, const CallHead& head, uint64_t total) {
