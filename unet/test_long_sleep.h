@@ -3,12 +3,16 @@
 
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -36,13 +40,14 @@ class LongSleep {
     limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 20'000);
     UNET_CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     const size_t entries = limit.rlim_cur > 2'000 ? limit.rlim_cur - 1'000 : 1'000;  // fewer than 15,000 do not make wake-ups long
-    for (int i = 0; i < kThreads; ++i) {
-      threads_.emplace_back([this, entries] {
+    for (std::atomic<pid_t>& sleeper : sleepers_) {
+      threads_.emplace_back([this, entries, &sleeper] {
         std::vector<pollfd> list(entries, {.fd = epoll_, .events = POLLIN, .revents = 0});
-        while (!stop_) {
-          ++asleep_;
-          poll(list.data(), list.size(), 20);
-          --asleep_;
+        list.back().fd = stop_;
+        while (list.back().revents == 0) {
+          sleeper = gettid();
+          poll(list.data(), list.size(), -1);
+          sleeper = 0;
           epoll_event woken{};
           epoll_wait(epoll_, &woken, 1, 0);
         }
@@ -50,19 +55,30 @@ class LongSleep {
     }
   }
   ~LongSleep() {
-    stop_ = true;
+    UNET_CHECK(eventfd_write(stop_, 1) == 0);
     for (std::thread& thread : threads_) thread.join();
+    close(stop_);
     close(epoll_);
   }
+  // Returns when each thread has built its long list in the kernel and sleeps.
   void wait_until_asleep() const {
-    while (asleep_ < kThreads) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(3));  // time to build the long list
+    for (const std::atomic<pid_t>& sleeper : sleepers_) {
+      while (sleeper == 0 || !sleeps(sleeper)) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
   }
 
  private:
+  static bool sleeps(pid_t thread) {
+    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+    std::string stat;
+    std::getline(file, stat);
+    const size_t name_end = stat.rfind(')');
+    return name_end != std::string::npos && stat.compare(name_end, 3, ") S") == 0;
+  }
+
   const int epoll_;
-  std::atomic<bool> stop_{false};
-  std::atomic<int> asleep_{0};
+  const int stop_ = eventfd(0, EFD_CLOEXEC);
+  std::array<std::atomic<pid_t>, kThreads> sleepers_{};  // 0: between two sleeps
   std::vector<std::thread> threads_;
 };
 
