@@ -57,7 +57,7 @@ class LocalLink {
     fields.handled = handled_with(fields.kind);
     SendOutcome outcome;
     if (size <= kInlineMax) {
-      std::array<std::byte, kInlineMax> message;
+      alignas(kPayloadAlignment) std::array<std::byte, kInlineMax> message;
       if (!payload.empty()) std::memset(message.data() + head - kPayloadAlignment, 0, kPayloadAlignment);  // zeroes the padding
       emit_local_head(message.data(), fields);
       copy_small(message.data() + head, payload.data(), payload.size());

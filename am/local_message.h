@@ -53,11 +53,13 @@ constexpr uint32_t local_head_size(Kind kind, uint8_t count, uint8_t flags, bool
   return payload ? (size + kPayloadAlignment - 1) & ~(kPayloadAlignment - 1) : size;
 }
 
+// Copies one word at a time; the atomic store keeps compilers from wider copies. A caller has often just stored these words. A wider load
+// over two such stores would wait until they have left the core, behind the slots of earlier messages, which are other cores' cache lines.
 inline void copy_words(void* to, const void* from, uint32_t count) noexcept {
-  if (4 * count <= kInlineMax) {
-    copy_small(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), size_t{4} * count);
-  } else {
-    std::memcpy(to, from, size_t{4} * count);
+  for (uint32_t i = 0; i < count; ++i) {
+    uint32_t word;
+    std::memcpy(&word, static_cast<const std::byte*>(from) + size_t{4} * i, sizeof word);
+    __atomic_store_n(static_cast<uint32_t*>(to) + i, word, __ATOMIC_RELAXED);
   }
 }
 
@@ -81,7 +83,7 @@ inline void emit_local_head(std::byte* to, const PacketFields& fields) noexcept 
 inline void emit_line(std::byte* to, Kind kind, uint8_t handler, uint32_t handled, std::span<const uint32_t> arguments) noexcept {
   const uint64_t header = static_cast<uint64_t>(kind) | uint64_t{handler} << 8 | uint64_t{arguments.size()} << 16 | uint64_t{handled} << 32;
   std::memcpy(to, &header, sizeof header);
-  copy_small(to + sizeof header, reinterpret_cast<const std::byte*>(arguments.data()), arguments.size_bytes());
+  copy_words(to + sizeof header, arguments.data(), static_cast<uint32_t>(arguments.size()));
 }
 inline void emit_long_line(std::byte* to, uint8_t handler, uint32_t handled, std::span<const uint32_t> arguments, LocalLong part) noexcept {
   emit_line(to, Kind::long_request, handler, handled, arguments);

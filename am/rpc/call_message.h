@@ -29,21 +29,20 @@ constexpr uint32_t kInlineArguments = 4 * (am::kLineArguments - 3);  // bytes of
 constexpr uint32_t kInlineResult = 4 * (am::kLineArguments - 2);     // bytes of a result in an answer's line
 constexpr uint32_t kPayloadMax = am::kMediumMax;                     // bytes of arguments or a result in one message
 
-// The third word of a request.
+// The third word of a request. Each part has a word here: a load of one word over several narrower stores would wait until these have left
+// the core, behind the slots of earlier messages.
 struct CallHead {
   static constexpr uint8_t kOneWay = 1;    // no answer
   static constexpr uint8_t kDeadline = 2;  // a word with microseconds follows
   static constexpr uint8_t kLong = 4;      // two words with the total length follow; the payload is the beginning
   static constexpr uint8_t kControl = 8;   // the procedure is one of Control
 
-  uint16_t procedure = 0;
-  uint8_t flags = 0;
-  uint8_t length = 0;  // bytes of arguments behind the words; 0 if they are the payload
+  uint32_t procedure = 0;  // 16 bits
+  uint32_t flags = 0;      // 8 bits
+  uint32_t length = 0;     // 8 bits: bytes of arguments behind the words; 0 if they are the payload
 
-  uint32_t word() const noexcept { return procedure | uint32_t{flags} << 16 | uint32_t{length} << 24; }
-  static CallHead of(uint32_t word) noexcept {
-    return {static_cast<uint16_t>(word), static_cast<uint8_t>(word >> 16), static_cast<uint8_t>(word >> 24)};
-  }
+  uint32_t word() const noexcept { return procedure | flags << 16 | length << 24; }
+  static CallHead of(uint32_t word) noexcept { return {word & 0xFFFF, word >> 16 & 0xFF, word >> 24}; }
   bool has(uint8_t flag) const noexcept { return (flags & flag) != 0; }
 };
 
@@ -76,6 +75,7 @@ constexpr bool fit(size_t bytes) noexcept {
 // The words of one message, as they grow.
 class MessageWords {
  public:
+  MessageWords() noexcept {}  // leaves the words unset, also in an aggregate
   void add(uint32_t word) noexcept { words_[count_++] = word; }
   void add_wide(uint64_t value) noexcept {
     add(static_cast<uint32_t>(value));

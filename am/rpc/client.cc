@@ -258,7 +258,8 @@ Status Client::import_into(Binding& binding, Nanoseconds timeout, Nanoseconds wa
   }
   const uint32_t epoch = remote.epoch;
   Call<uint32_t> call;
-  Request request{.call = &call, .remote = remote, .deadline = deadline};
+  Request request(&call, remote);
+  request.deadline = deadline;
   request.head = {.procedure = Control::kImport, .flags = CallHead::kControl};
   const std::string_view name = binding.name_;
   const size_t size = encoded_size<uint32_t, std::string_view>(binding.version_, name);
@@ -566,7 +567,7 @@ bool Binding::ready(PendingCall* call) {
 }
 
 Client::Request Binding::request(PendingCall* call, uint16_t number) const noexcept {
-  Client::Request request{.call = call, .remote = *remote_};
+  Client::Request request(call, *remote_);
   request.head.procedure = number;
   if (timeout_ != kNever) {
     const Nanoseconds now = monotonic_now();

@@ -96,10 +96,12 @@ class Client final : public fiber::Poller {
     uint32_t generation = 0;
   };
   struct Request {  // a call on its way out
+    // An aggregate would be cleared first, with all its words.
+    Request(PendingCall* of_call, Remote& to) noexcept : call(of_call), remote(to) {}
     PendingCall* call;  // nullptr: one way. It may be gone once its slot is free
     Remote& remote;
     uint32_t id = 0;
-    MessageWords words{};
+    MessageWords words;
     CallHead head{};
     Nanoseconds deadline = kNever;
   };

@@ -138,7 +138,7 @@ void Server::take_call(am::Token& token) {
   take_control(token, head, call, binding, words);
 }
 
-void Server::run(am::Token& token, const LateCall& call, const BindingEntry& binding, uint16_t number, Bytes arguments) {
+void Server::run(am::Token& token, const LateCall& call, const BindingEntry& binding, uint32_t number, Bytes arguments) {
   const auto& procedures = binding.interface->procedures;
   if (__builtin_expect(number >= procedures.size() || procedures[number] == nullptr, 0)) {
     return refuse(token, call, CallStatus::no_procedure);
