@@ -21,6 +21,10 @@
 
 namespace unet::rpc {
 
+// The number of a call or a binding: an index in the lower bits, and above it how often the index was used.
+constexpr uint32_t kIndexBits = 20;
+constexpr uint32_t kIndexMask = (1u << kIndexBits) - 1;
+
 // Handlers of a server, then those of a client.
 constexpr uint8_t kCallHandler = 1, kPieceHandler = 2;
 constexpr uint8_t kAnswerHandler = 3, kAnswerPieceHandler = 4;

@@ -88,9 +88,6 @@ class Client final : public fiber::Poller {
  private:
   friend class Binding;
   friend class PendingCall;
-  static constexpr uint32_t kIndexBits = 20;  // of a call's id; the others count its uses. Calls without an answer have the last index.
-  static constexpr uint32_t kIndexMask = (1u << kIndexBits) - 1;
-
   struct Slot {
     PendingCall* call = nullptr;
     uint32_t generation = 0;

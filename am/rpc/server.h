@@ -99,9 +99,6 @@ class Server final : public fiber::Poller {
  private:
   friend class IncomingCall;
   friend class LateResponse;
-  static constexpr uint32_t kIndexBits = 20;  // of a binding; the others count the uses of its place
-  static constexpr uint32_t kIndexMask = (1u << kIndexBits) - 1;
-
   struct ExportedInterface {
     std::string name;
     uint32_t version;
