@@ -14,23 +14,27 @@ constexpr Nanoseconds kImportTime = 100 * kMillisecond;
 Result<BindingGroup> BindingGroup::import(Client& client, std::span<const std::string_view> targets, const Interface& interface,
                                           Balance balance) {
   BindingGroup group(client, balance);
-  for (const std::string_view target : targets) group.members_.push_back({.binding = client.bind_later(target, interface)});
-  if (group.choose() == nullptr) {
+  bool found = false;
+  for (const std::string_view target : targets) {
+    group.members_.push_back({.binding = client.bind_later(target, interface)});
+    found = find_again(group.members_.back(), true) || found;
+  }
+  if (!found) {
     return fail(Errc::not_found, "none of " + std::to_string(targets.size()) + " servers exports " + std::string(interface.name) + " now");
   }
   return group;
 }
 
-// Imports again, if the time has come.
-bool BindingGroup::find_again(Member& member, Nanoseconds now) {
-  if (member.binding.is_open() || now < member.retry_at) return false;
-  if (member.binding.open(kImportTime)) {
-    member.pause = 0;
-    return true;
+// Imports again, or takes a step of that. Returns whether the server is there.
+bool BindingGroup::find_again(Member& member, bool may_wait) {
+  const Status there = may_wait ? member.binding.open(kImportTime) : member.binding.open_step(member.import, kImportTime);
+  if (there) {
+    if (member.binding.is_open()) member.pause = 0;
+  } else {
+    member.pause = std::clamp(2 * member.pause, kFirstPause, kLongestPause);
+    member.retry_at = monotonic_now() + member.pause;
   }
-  member.pause = std::clamp(2 * member.pause, kFirstPause, kLongestPause);
-  member.retry_at = monotonic_now() + member.pause;
-  return false;
+  return member.binding.is_open();
 }
 
 Binding* BindingGroup::choose() {
@@ -47,9 +51,9 @@ Binding* BindingGroup::choose() {
   // A call looks for one missing server at most, unless there is no other.
   for (size_t i = 0; i < members_.size(); ++i) {
     Member& member = members_[looked_at_++ % members_.size()];
-    const bool is_due = !member.binding.is_open() && now >= member.retry_at;
-    if (find_again(member, now) && chosen == nullptr) return &member.binding;
-    if (is_due && chosen != nullptr) break;
+    if (member.binding.is_open() || now < member.retry_at) continue;
+    if (find_again(member, chosen == nullptr) && chosen == nullptr) return &member.binding;
+    if (chosen != nullptr) break;
   }
   if (chosen != nullptr) next_ = (at + 1) % members_.size();
   return chosen;

@@ -20,11 +20,12 @@ enum class Balance : uint8_t {
 
 class BindingGroup {
  public:
-  // Servers that are not there now are tried again later. Errors: not_found (none is there).
+  // Waits at most 100 ms for each server. Those that are not there are tried again later. Errors: not_found (none is there).
   static Result<BindingGroup> import(Client& client, std::span<const std::string_view> targets, const Interface& interface,
                                      Balance balance = Balance::round_robin);
 
-  // Chooses the server of the next call; nullptr: none is there. Imports again from servers that have ended, at growing intervals.
+  // Chooses the server of the next call; nullptr: none is there. Imports again from servers that have ended, at growing intervals. Waits
+  // only if no server is there, and at most 100 ms for each.
   Binding* choose();
   // Calls a procedure and waits for its end. If it has certainly not run, because its server is gone or has no room, another is asked.
   template <typename R, typename... A>
@@ -46,9 +47,10 @@ class BindingGroup {
     Binding binding;
     Nanoseconds retry_at = 0;  // while the server is not there
     Nanoseconds pause = 0;     // between two attempts
+    std::unique_ptr<Import> import{};  // under way
   };
   BindingGroup(Client& client, Balance balance) noexcept : client_(&client), balance_(balance) {}
-  static bool find_again(Member& member, Nanoseconds now);
+  static bool find_again(Member& member, bool may_wait);
 
   Client* client_;
   Balance balance_;

@@ -245,10 +245,13 @@ Result<Binding> Client::import(std::string_view target, const Interface& interfa
   return binding;
 }
 
+void Client::lose_if_closed(Remote& remote) {
+  if (endpoint_->is_mapped(remote.index) && !endpoint_->is_open(remote.index)) lose(remote);
+}
+
 Status Client::import_into(Binding& binding, Nanoseconds timeout, Nanoseconds wait_for_name) {
   Remote& remote = *binding.remote_;
   const Nanoseconds begun = monotonic_now();
-  const Nanoseconds deadline = timeout < kNever - begun ? begun + timeout : kNever;
   ConnectOptions connect = connect_;
   connect.wait = std::min(wait_for_name, timeout);
   connect.timeout = std::clamp(timeout, kMillisecond, std::max(connect.timeout, kMillisecond));
@@ -256,11 +259,31 @@ Status Client::import_into(Binding& binding, Nanoseconds timeout, Nanoseconds wa
   if (!endpoint_->in_use(remote.index)) {
     if (const Status mapped = endpoint_->map(remote.index, remote.target, am::kAnyTag, connect); !mapped) return mapped;
   }
-  const uint32_t epoch = remote.epoch;
-  Call<uint32_t> call;
-  Request request(&call, remote);
-  request.deadline = deadline;
-  request.head = {.procedure = Control::kImport, .flags = CallHead::kControl};
+  Import import;
+  const Status sent = send_import(binding, import, timeout < kNever - begun ? begun + timeout : kNever);
+  if (!sent) return sent;
+  wait_locked(import.call);
+  return take_import(binding, import);
+}
+
+Status Client::import_step(Binding& binding, std::unique_ptr<Import>& import, Nanoseconds timeout) {
+  Remote& remote = *binding.remote_;
+  if (import != nullptr) return import->call.done() ? take_import(binding, *std::exchange(import, nullptr)) : Status();
+  lose_if_closed(remote);
+  if (!endpoint_->in_use(remote.index)) return endpoint_->start_map(remote.index, remote.target, am::kAnyTag, connect_);
+  if (const Error* const failure = endpoint_->map_failure(remote.index)) {
+    const Error failed = *failure;
+    (void)endpoint_->unmap(remote.index);
+    return tl::unexpected(failed);
+  }
+  if (!endpoint_->has_credit(remote.index)) return {};
+  import = std::make_unique<Import>();
+  return send_import(binding, *import, monotonic_now() + timeout);
+}
+
+Status Client::send_import(const Binding& binding, Import& import, Nanoseconds deadline) {
+  import.epoch = binding.remote_->epoch;
+  Request request(&import.call, *binding.remote_, {.procedure = Control::kImport, .flags = CallHead::kControl}, deadline);
   const std::string_view name = binding.name_;
   const size_t size = encoded_size<uint32_t, std::string_view>(binding.version_, name);
   if (size > kPayloadMax) return fail(Errc::invalid_argument, "an interface's name is too long");
@@ -270,13 +293,16 @@ Status Client::import_into(Binding& binding, Nanoseconds timeout, Nanoseconds wa
       commit(request, kCallHandler, size);
     }
   }
-  wait_locked(call);
-  if (!call.ok()) {
-    return fail(error_of(call.status()), "import " + binding.name_ + " version " + std::to_string(binding.version_) + " from " +
-                                             remote.target + ": " + std::string(to_string(call.status())));
+  return {};
+}
+
+Status Client::take_import(Binding& binding, Import& import) {
+  if (!import.call.ok()) {
+    return fail(error_of(import.call.status()), "import " + binding.name_ + " version " + std::to_string(binding.version_) + " from " +
+                                               binding.remote_->target + ": " + std::string(to_string(import.call.status())));
   }
-  binding.id_ = call.result();
-  binding.epoch_ = epoch;
+  binding.id_ = import.call.result();
+  binding.epoch_ = import.epoch;
   return {};
 }
 
@@ -515,9 +541,7 @@ void Client::run_functions() {
 bool Client::look() {
   const uint64_t before = ends_;
   looks_ = 0;
-  for (size_t i = 0; i < remotes_.size(); ++i) {
-    if (endpoint_->is_mapped(remotes_[i]->index) && !endpoint_->is_open(remotes_[i]->index)) lose(*remotes_[i]);
-  }
+  for (size_t i = 0; i < remotes_.size(); ++i) lose_if_closed(*remotes_[i]);
   // A server forgets its callers when their channels end.
   std::erase_if(notices_, [this](const Notice& each) {
     return each.epoch != each.remote->epoch ||
@@ -566,14 +590,10 @@ bool Binding::ready(PendingCall* call) {
   return false;
 }
 
-Client::Request Binding::request(PendingCall* call, uint16_t number) const noexcept {
-  Client::Request request(call, *remote_);
-  request.head.procedure = number;
-  if (timeout_ != kNever) {
-    const Nanoseconds now = monotonic_now();
-    if (timeout_ < kNever - now) request.deadline = now + timeout_;
-  }
-  return request;
+// Of a call that starts now.
+Nanoseconds Binding::deadline() const noexcept {
+  const Nanoseconds now = monotonic_now();
+  return timeout_ < kNever - now ? now + timeout_ : kNever;
 }
 
 void Binding::start_bytes(PendingCall& call, uint16_t number, std::span<const Bytes> parts) {

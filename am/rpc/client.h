@@ -55,6 +55,12 @@ struct Remote {
   uint32_t under_way = 0;  // calls
 };
 
+// An import that is under way.
+struct Import {
+  Call<uint32_t> call;  // its result is the number of the binding
+  uint32_t epoch = 0;   // of the server
+};
+
 class Client final : public fiber::Poller {
  public:
   // Errors: as am::Endpoint::create().
@@ -94,13 +100,14 @@ class Client final : public fiber::Poller {
   };
   struct Request {  // a call on its way out
     // An aggregate would be cleared first, with all its words.
-    Request(PendingCall* of_call, Remote& to) noexcept : call(of_call), remote(to) {}
+    Request(PendingCall* of_call, Remote& to, const CallHead& of_head, Nanoseconds until) noexcept
+        : call(of_call), remote(to), head(of_head), deadline(until) {}
     PendingCall* call;  // nullptr: one way. It may be gone once its slot is free
     Remote& remote;
     uint32_t id = 0;
     MessageWords words;
-    CallHead head{};
-    Nanoseconds deadline = kNever;
+    CallHead head;
+    Nanoseconds deadline;
   };
 
   Client(std::unique_ptr<am::Endpoint> endpoint, const ClientOptions& options);
@@ -123,6 +130,10 @@ class Client final : public fiber::Poller {
   am::Outcome send_control(const Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept;
   void control(Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept;
   Status import_into(Binding& binding, Nanoseconds timeout, Nanoseconds wait_for_name = 0);
+  Status import_step(Binding& binding, std::unique_ptr<Import>& import, Nanoseconds timeout);
+  Status send_import(const Binding& binding, Import& import, Nanoseconds deadline);
+  static Status take_import(Binding& binding, Import& import);
+  void lose_if_closed(Remote& remote);
   Binding make_binding(std::string_view target, const Interface& interface);
   void wait_locked(PendingCall& call);
 
@@ -212,6 +223,11 @@ class Binding {
     const FiberLock held(*client_);
     return is_open() ? Status() : client_->import_into(*this, timeout);
   }
+  // Takes a step of open() without waiting: the binding is open after some of them. `import` is the caller's to keep meanwhile.
+  Status open_step(std::unique_ptr<Import>& import, Nanoseconds timeout) {
+    const FiberLock held(*client_);
+    return is_open() ? Status() : client_->import_step(*this, import, timeout);
+  }
   // Calls under way at the binding's server.
   uint32_t under_way() const noexcept { return remote_->under_way; }
   // False if the channel of this binding has ended. The next call imports again.
@@ -225,7 +241,10 @@ class Binding {
   // Bytes of arguments that fit the line of a request, beside its deadline.
   size_t line_room() const noexcept { return kInlineArguments - (timeout_ == kNever ? 0 : 4); }
   void release() noexcept;
-  Client::Request request(PendingCall* call, uint16_t number) const noexcept;
+  Client::Request request(PendingCall* call, uint16_t number) const noexcept {
+    return {call, *remote_, {.procedure = number}, timeout_ == kNever ? kNever : deadline()};
+  }
+  Nanoseconds deadline() const noexcept;
 
   Client* client_ = nullptr;
   Remote* remote_ = nullptr;
