@@ -19,6 +19,7 @@ namespace {
 constexpr uint32_t kDrainMax = 4096;               // messages handled before a peer is given up
 constexpr Nanoseconds kTellTime = 100 * kMillisecond;  // how long the end of an endpoint waits for room at the network interface
 constexpr Nanoseconds kTransferNap = kMillisecond;  // time between checks whether a channel has room for a transfer
+constexpr Nanoseconds kOwnPeersNap = kMillisecond;  // time between polls of peers in this process
 constexpr uint32_t kBatch = 32;                    // messages per poll
 constexpr uint32_t kLookEvery = 1024;              // polls between two looks for new peers; an empty poll counts kEmptyWeight times
 constexpr uint32_t kEmptyWeight = 16;
@@ -176,11 +177,11 @@ void Endpoint::handle(const Message& message) {
 
 // ---- waiting
 
-// Polls, and always looks for new and ended channels.
+// Polls, with what a layer above adds, and always looks for new and ended channels.
 uint32_t Endpoint::turn() {
   if (handlers_.running()) return 0;
   look_around();
-  return poll();
+  return poll_function_ == nullptr ? poll() : poll_function_(poll_context_);
 }
 
 // Returns how long the endpoint may rest unless something arrives.
@@ -212,6 +213,10 @@ bool Endpoint::arm(Nanoseconds& limit) { return settle(limit) && endpoint_.arm()
 WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) {
   if (handlers_.running()) return WaitOutcome::ready;
   Nanoseconds limit = timeout;
+  if (const auto arrived = turn_own_peers()) {
+    if (*arrived != 0) return WaitOutcome::ready;
+    limit = std::min(limit, kOwnPeersNap);  // what is on its way to them does not wake this endpoint
+  }
   if (!settle(limit)) return WaitOutcome::ready;
   const WaitOutcome outcome = endpoint_.wait(limit, spin);
   turn();
@@ -224,7 +229,7 @@ void Endpoint::serve(uint32_t& empty, Nanoseconds limit) {
   if (bundle_ != nullptr) bundle_->step_back();
   empty = arrived != 0 ? 0 : empty + 1;
   if (empty < kPollsBeforeSleep) return;
-  if (turn_own_peers() != 0) {
+  if (turn_own_peers().value_or(0) != 0) {
     empty = 0;
     return;
   }
@@ -237,14 +242,14 @@ void Endpoint::serve(uint32_t& empty, Nanoseconds limit) {
 }
 
 // In a process with one thread, the peer that a call waits for may be another endpoint of the same thread. Polls only those: the program
-// may want its other endpoints unpolled.
-uint32_t Endpoint::turn_own_peers() {
-  if (__libc_single_threaded == 0) return 0;
-  uint32_t arrived = 0;
+// may want its other endpoints unpolled. Returns nothing if there are none.
+std::optional<uint32_t> Endpoint::turn_own_peers() {
+  std::optional<uint32_t> arrived;
+  if (__libc_single_threaded == 0) return arrived;
   const std::vector<Endpoint*>& all = everyone().endpoints;  // indexed, because handlers make and destroy endpoints
   for (size_t i = 0; i < all.size(); ++i) {
     const bool served = all[i] == this || (bundle_ != nullptr && all[i]->bundle_ == bundle_);
-    if (!served && all[i]->owner_ == owner_ && leads_to(all[i]->name_)) arrived += all[i]->turn();
+    if (!served && all[i]->owner_ == owner_ && leads_to(all[i]->name_)) arrived = arrived.value_or(0) + all[i]->turn();
   }
   return arrived;
 }

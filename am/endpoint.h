@@ -13,7 +13,7 @@
 //
 // A request waits for one of the peer's kFlowWindow credits and runs handlers meanwhile. Requests also poll now and then. A program that
 // computes for long must poll now and then, because its peers wait for it. A call that waits releases a shared bundle. In a process with
-// one thread that call also polls the endpoints of the process that it maps, because no other thread can.
+// one thread a call that waits, such as wait(), also polls the endpoints of the process that it maps, because no other thread can.
 //
 // An endpoint belongs to one thread at a time. After fork() it stays with the parent; a child may only destroy its copy.
 //
@@ -192,6 +192,12 @@ class Endpoint {
   // Returns the flow to a peer on a wire; nullptr for a peer on a local channel.
   const Flow* flow(Index to) const noexcept;
   unet::Endpoint& raw() noexcept { return endpoint_; }
+  // Sets what calls that wait use instead of poll(), for a layer above that has more to do. It calls poll(), and returns what that does.
+  using PollFunction = uint32_t (*)(void* context);
+  void set_poll(PollFunction function, void* context) noexcept {
+    poll_function_ = function;
+    poll_context_ = context;
+  }
   // A place where a binding for another language stores a pointer to its own endpoint.
   void*& attachment() noexcept { return attachment_; }
 
@@ -253,7 +259,7 @@ class Endpoint {
   // Progress.
   void handle(const Message& message);
   uint32_t turn();
-  uint32_t turn_own_peers();
+  std::optional<uint32_t> turn_own_peers();
   bool leads_to(std::string_view name) const noexcept;
   void serve(uint32_t& empty, Nanoseconds limit);
   Nanoseconds rest(Nanoseconds limit) const noexcept;
@@ -267,6 +273,8 @@ class Endpoint {
   bool both_ways_;
   Bundle* bundle_ = nullptr;
   void* attachment_ = nullptr;
+  PollFunction poll_function_ = nullptr;
+  void* poll_context_ = nullptr;
   std::string name_;
   Openings openings_;
   std::vector<Translation> translations_;

@@ -9,8 +9,9 @@
 // once. CallStatus says how it ended, and may_have_run() whether the procedure may have run.
 //
 // A client, its bindings and its calls belong to one thread. Call poll() or wait() now and then while calls are under way; the functions
-// that wait for a call do so. With fibers, add the client to their fiber::Scheduler, which polls it: a fiber that waits for a call or for
-// room lets others run. import() in a fiber holds up the other fibers of its thread. Sources: Bershad et al., LRPC (1990) and URPC (1991).
+// that wait for a call do so. In a process with one thread they poll its own servers, too. With fibers, add the client to their
+// fiber::Scheduler, which polls it: a fiber that waits for a call or for room lets others run. import() in a fiber holds up the other
+// fibers of its thread. Sources: Bershad et al., LRPC (1990) and URPC (1991).
 #pragma once
 
 #include <deque>

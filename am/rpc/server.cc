@@ -40,6 +40,7 @@ Result<std::unique_ptr<Server>> Server::create(Context& context, std::string_vie
 Server::Server(std::unique_ptr<am::Endpoint> endpoint, const ServerOptions& options)
     : endpoint_(std::move(endpoint)), options_(options), polling_time_(options.spin), late_(options.late_max), memory_(options.memory_max) {
   endpoint_->set_handler(kCallHandler, [](am::Token& token, void* server) { static_cast<Server*>(server)->take_call(token); }, this);
+  endpoint_->set_poll([](void* server) { return static_cast<Server*>(server)->poll(); }, this);
   endpoint_->set_handler(kPieceHandler, [](am::Token& token, void* server) { static_cast<Server*>(server)->take_piece(token); }, this);
 }
 
