@@ -52,7 +52,7 @@ namespace unet::rpc {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr size_t kAlignment = 8;              // of an encoding in memory, and the strictest alignment of a span's elements
-constexpr size_t kGrowthMax = 64;             // most bytes of memory that a vector's elements may need for each of their bytes in a message
+constexpr size_t kGrowthMax = 16;             // most bytes of memory that a vector's elements may need for each of their bytes in a message
 constexpr uint32_t kLongLength = 0xffffffff;  // 8 bytes with the length follow
 
 constexpr size_t align_up(size_t at, size_t alignment) noexcept { return (at + alignment - 1) & ~(alignment - 1); }
