@@ -2,10 +2,9 @@
 // beside raw channels on the same path.
 #include "apps/bench/paths/am/path.h"
 
-#include "apps/bench/frame/environment.h"
 #include "apps/bench/paths/am/side.h"
 #include "apps/bench/paths/paths.h"
-#include "apps/bench/paths/unet/endpoints.h"
+#include "apps/bench/paths/unet/path_ni.h"
 #include "apps/bench/workloads/lossy.h"
 
 namespace unet::bench {
@@ -19,7 +18,7 @@ class AmPath final : public Path {
       : Path(std::move(info)), path_(path), one_core_(one_core ? std::make_unique<OneCore>() : nullptr) {}
   // `impairs`: each slice sets the condition of the wire.
   AmPath(PathInfo info, std::shared_ptr<WirePort> wire, bool impairs)
-      : Path(std::move(info)), path_(control::Path::automatic), wire_(std::move(wire)), impairs_(impairs) {}
+      : Path(std::move(info)), path_(control::Path::automatic), ni_(std::move(wire)), impairs_(impairs) {}
 
   Status fits(Workload workload, uint32_t size) const override { return AmSide::fits(workload, size); }
 
@@ -29,8 +28,7 @@ class AmPath final : public Path {
       if (!impaired) return tl::unexpected(impaired.error());
       impaired_ = *impaired;
     }
-    if (wire_ != nullptr) return wire_->prepare(environment);
-    if (auto prepared = client_.prepare(environment.daemon_on_spare_core()); !prepared) return prepared;
+    if (auto prepared = ni_.prepare(environment); !prepared || ni_.is_wire()) return prepared;
     if (one_core_ != nullptr) return one_core_->prepare(environment.cores(), info_);
     if (path_ == control::Path::local) return {};
     place_engine(info_, environment.cores());
@@ -38,14 +36,13 @@ class AmPath final : public Path {
   }
 
   Status set_up(const RunContext& run, Environment& environment) override {
-    auto context = open(run, environment);
+    auto context = ni_.open(run, environment);
     if (!context) return tl::unexpected(context.error());
     const bool a = run.side == Side::a;
     auto side = AmSide::create(**context, info_.shares_cores && one_core_ == nullptr && !a, service_processes());
     if (!side) return tl::unexpected(side.error());
     side_ = std::move(*side);
-    const std::string target = info_.name + (wire_ != nullptr ? WirePort::kHostB : "");
-    return a ? side_->connect(target, {.path = path_}, run.stop) : side_->serve(info_.name, run.stop);
+    return a ? side_->connect(ni_.at_side_b(info_.name), {.path = path_}, run.stop) : side_->serve(info_.name, run.stop);
   }
 
   Outcome run(const Slice& slice, RunContext& context) override {
@@ -55,30 +52,19 @@ class AmPath final : public Path {
     return outcome;
   }
 
-  std::vector<int> service_processes() const override { return wire_ != nullptr ? std::vector<int>{} : std::vector<int>{client_.process}; }
+  std::vector<int> service_processes() const override { return ni_.service_processes(); }
 
   void tear_down(const RunContext&) override {
     side_.reset();
-    client_.context.reset();
-    if (wire_ != nullptr) wire_->tear_down();
+    ni_.close();
   }
 
  private:
-  Result<Context*> open(const RunContext& run, Environment& environment) {
-    if (wire_ != nullptr) {
-      if (auto opened = wire_->set_up(run, environment); !opened) return tl::unexpected(opened.error());
-      return &wire_->context();
-    }
-    if (auto opened = client_.open(); !opened) return tl::unexpected(opened.error());
-    return client_.context.get();
-  }
-
   control::Path path_;
   std::unique_ptr<OneCore> one_core_;  // nullptr: each side stays on its core
-  std::shared_ptr<WirePort> wire_;  // nullptr: through unetd
+  PathNi ni_;
   bool impairs_ = false;
   ImpairedWire* impaired_ = nullptr;
-  DaemonClient client_;
   std::unique_ptr<AmSide> side_;
 };
 
