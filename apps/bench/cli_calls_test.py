@@ -69,6 +69,16 @@ def parts_and_scale():
         require(found == wanted, f"rpc-scale: {callers} callers: {found}{err}")
 
 
+def bindings_and_death():
+    """Bindings that are idle, and a server that is killed."""
+    rows, err = measured("rpc-bindings", "--size", "100")
+    found = [row["metric"] for row in rows if row["path"] == "rpc-local"]
+    require(found[:3] == ["null", "open", "memory"], f"rpc-bindings: {found}{err}")
+    rows, err = measured("rpc-death")
+    found = [row["metric"] for row in rows]
+    require(found == ["lost", "lost_max"], f"rpc-death: {found}{err}")
+
+
 def techniques():
     """Each technique that is left out, beside the same with it."""
     rows, err = measured("ipc-techniques")
@@ -89,6 +99,6 @@ def files():
     require(found == ways, f"pipe: {found}{err}")
 
 
-for part in (calls, one_core, parts_and_scale, techniques, files):
+for part in (calls, one_core, parts_and_scale, bindings_and_death, techniques, files):
     part()
     print(part.__name__, "ok", flush=True)

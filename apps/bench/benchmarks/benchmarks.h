@@ -26,6 +26,7 @@ enum class Method : uint8_t {
   rpc,        // slices of each procedure call, beside the limit of calls
   rpc_cost,   // slices of the parts of a call
   rpc_scale,  // slices of many callers
+  rpc_death,  // servers that are killed
   techniques, // slices without one technique, beside slices with it
   restart,    // traffic while the network interface is replaced
   programs,   // programs of others, each for seconds, without a session (programs/programs.h)

@@ -64,6 +64,32 @@ std::vector<Benchmark> call_benchmarks() {
        .counts = "callers",
        .limit = "limit-rpc",
        .more_limits = {"limit-handoff"}},
+      {.name = "rpc-bindings",
+       .method = Method::many,
+       .workload = Workload::call,
+       .own_paths = true,
+       .what = "idle bindings to a server: memory and time of each, and null calls by another one",
+       .detail =
+           "As `many`, with bindings instead of connections: each repetition has null calls by one binding, then imports `--size` more\n"
+           "from the same server, repeats the calls, and releases these bindings. null: beside idle bindings; ratio: over those\n"
+           "without, in the same repetition. open: time to import each. memory: bytes of each, at one of both sides on average.",
+       .metric = "null",
+       .unit = "ns",
+       .sizes = {20000},
+       .size_max = 65000,
+       .counts = "idle",
+       .limit = "limit-rpc"},
+      {.name = "rpc-death",
+       .method = Method::rpc_death,
+       .workload = Workload::server_death,
+       .own_paths = true,
+       .what = "time until a caller knows of the end of its server",
+       .detail =
+           "B kills a server (SIGKILL) where A has 64 calls under way, which A waits for in Client::wait_for(). lost: from the kill\n"
+           "until the last call has ended with its error; lost_max: the longest of all, ten in each repetition.",
+       .metric = "lost",
+       .unit = "ns",
+       .limit = "limit-rpc"},
       {.name = "ipc-techniques",
        .method = Method::techniques,
        .workload = Workload::technique,

@@ -1,5 +1,6 @@
 // rpc.cc - the rows of rpc: each call on each path, beside the least that it can be, and ours beside other things of the same run; of
 // rpc-cost: the parts of a call; and of rpc-scale: many callers.
+#include <algorithm>
 #include <utility>
 
 #include "apps/bench/benchmarks/methods.h"
@@ -110,6 +111,26 @@ Records measure_rpc_scale(Session& session, const Benchmark& benchmark, uint32_t
                     .relation = Relation::product});
   }
   return measure_rows(session, benchmark, rows, 2, options);
+}
+
+Records measure_rpc_death(Session& session, const Benchmark& benchmark, uint32_t, const PathIndices& paths, const MeasureOptions& options) {
+  constexpr Slice kSlice{.workload = Workload::server_death, .iterations = 10};
+  std::vector<Record> records;
+  for (const size_t index : paths) {
+    if (!session.path(index).supports(kSlice.workload, 0)) continue;
+    std::vector<double> times;
+    for (uint32_t i = 0; i < options.repeat && session.refusal(index).empty(); ++i) {
+      const auto result = session.run(index, kSlice);
+      if (!result) return tl::unexpected(result.error());
+      for (const uint64_t sample : *result->samples) times.push_back(to_ns(sample));
+    }
+    if (times.empty()) continue;
+    const PathInfo& info = session.path(index).info();
+    const double longest = *std::max_element(times.begin(), times.end());
+    records.push_back(record_of_values(benchmark, info, 0, options, benchmark.metric, benchmark.unit, times));
+    records.push_back(record_of_values(benchmark, info, 0, options, benchmark.metric + "_max", benchmark.unit, {longest}));
+  }
+  return records;
 }
 
 }  // namespace unet::bench

@@ -45,6 +45,7 @@ enum class Workload : uint8_t {
   call_part,  // the same, and a part of it is timed alone
   callers,    // many fibers of A call; each call is timed,
   callers_rate, // or they are counted
+  server_death, // A has calls under way at a server that B kills
   technique,  // A sends to B and back, in a way that lacks one technique (techniques.h)
   many,       // A opens connections to B that stay, or lets them go if it is to be none
 };

@@ -46,7 +46,7 @@ std::string row_name(const Record& record) {
   if (record.bench == "tasks") return record.path + ", " + record.metric;
   if (record.bench == "sockets") return record.metric;
   if (record.bench == "rpc-scale") return record.path + ", " + record.metric;
-  if (record.bench == "many") return record.path + ", " + std::to_string(record.size) + " idle";
+  if (record.bench == "many" || record.bench == "rpc-bindings") return record.path + ", " + std::to_string(record.size) + " idle";
   const size_t idle = record.metric.find("_idle");
   if (idle == std::string::npos) return record.path;
   return record.path + " + " + record.metric.substr(4, idle - 4) + " idle";
@@ -63,7 +63,7 @@ std::string column_name(const Record& record) {
   if (record.bench == "ipc-techniques") return record.metric + ", " + format_size(record.size);
   const bool emulated = record.bench == "emulated" && record.metric.rfind("rtt", 0) != 0;
   const std::array by_step = {"connect", "fairness", "restart", "logp", "am-loss",  "am-peers",
-                              "splitc",  "fibers",   "rpc",     "rpc-cost", "many", "tcp-loss"};
+                              "splitc",  "fibers",   "rpc",     "rpc-cost", "many", "tcp-loss", "rpc-bindings", "rpc-death"};
   const bool steps = emulated || std::find(by_step.begin(), by_step.end(), record.bench) != by_step.end();
   return steps ? record.metric : format_size(record.size);
 }

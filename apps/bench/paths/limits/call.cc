@@ -179,7 +179,7 @@ void add_call_limits(Paths& paths) {
       .what = "a line each way between two cores, with the argument copied in and out: the limit of procedure calls",
       .setting = "arguments of up to 40 B in the line; larger ones in pieces of 64 KiB, one side copies in while the other copies out",
       .workloads = {Workload::call},
-      .only = {"rpc", "rpc-scale"}}));
+      .only = {"rpc", "rpc-scale", "rpc-bindings"}}));
   paths.push_back(std::make_unique<CallLimit<HandOff>>(PathInfo{
       .name = "limit-handoff",
       .kind = Kind::limit,

@@ -2,10 +2,14 @@
 // both processes on one core.
 #include "apps/bench/paths/rpc/path.h"
 
-#include "apps/bench/frame/environment.h"
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "apps/bench/paths/paths.h"
 #include "apps/bench/paths/rpc/side.h"
-#include "apps/bench/paths/unet/endpoints.h"
+#include "apps/bench/paths/unet/path_ni.h"
 
 namespace unet::bench {
 
@@ -16,56 +20,76 @@ enum class Place : uint8_t { local, through_engine, wire, one_core };
 class RpcPath final : public Path {
  public:
   RpcPath(PathInfo info, Place place, std::shared_ptr<WirePort> wire = nullptr)
-      : Path(std::move(info)), place_(place), wire_(std::move(wire)) {}
+      : Path(std::move(info)), place_(place), ni_(std::move(wire)) {}
 
   Status fits(Workload, uint32_t size) const override {
     return size <= kCallMax ? Status{} : fail(Errc::unavailable, "an argument has at most 8 MiB here");
   }
 
   Status prepare(Environment& environment) override {
-    if (wire_ != nullptr) return wire_->prepare(environment);
-    if (auto prepared = client_.prepare(environment.daemon_on_spare_core()); !prepared) return prepared;
+    if (auto prepared = ni_.prepare(environment); !prepared || ni_.is_wire()) return prepared;
     if (place_ == Place::one_core) return one_core_.prepare(environment.cores(), info_);
     if (place_ == Place::through_engine) place_engine(info_, environment.cores());
     return {};
   }
 
   Status set_up(const RunContext& run, Environment& environment) override {
-    auto context = open(run, environment);
+    auto context = ni_.open(run, environment);
     if (!context) return tl::unexpected(context.error());
     const bool a = run.side == Side::a;
-    side_ = std::make_unique<RpcSide>(info_.shares_cores && place_ != Place::one_core && !a);
+    side_ = std::make_unique<RpcSide>(info_.shares_cores && place_ != Place::one_core && !a, service_processes());
     if (!a) return side_->serve(**context, info_.name, run.stop);
     const auto path = place_ == Place::through_engine ? control::Path::ni : control::Path::automatic;
-    return side_->connect(**context, info_.name + (wire_ != nullptr ? WirePort::kHostB : ""), path, run.stop);
+    return side_->connect(**context, ni_.at_side_b(info_.name), path, run.stop);
   }
 
   Outcome run(const Slice& slice, RunContext& context) override {
+    if (slice.workload == Workload::server_death) return lose_servers(slice, context);
     return side_->run(slice, context, place_ == Place::one_core ? &one_core_ : nullptr);
   }
 
-  std::vector<int> service_processes() const override { return wire_ != nullptr ? std::vector<int>{} : std::vector<int>{client_.process}; }
+  std::vector<int> service_processes() const override { return ni_.service_processes(); }
 
   void tear_down(const RunContext&) override {
     side_.reset();
-    client_.context.reset();
-    if (wire_ != nullptr) wire_->tear_down();
+    ni_.close();
   }
 
  private:
-  Result<Context*> open(const RunContext& run, Environment& environment) {
-    if (wire_ != nullptr) {
-      if (auto opened = wire_->set_up(run, environment); !opened) return tl::unexpected(opened.error());
-      return &wire_->context();
+  // Side B starts servers, and kills each (RpcSide::lose_servers()).
+  Outcome lose_servers(const Slice& slice, RunContext& context) {
+    const std::string name = info_.name + "-mortal";
+    if (context.side == Side::a) {
+      side_->lose_servers(name, slice, context);
+      return {.messages = slice.iterations};
     }
-    if (auto opened = client_.open(); !opened) return tl::unexpected(opened.error());
-    return client_.context.get();
+    // Sleeps, because the server has this core, too.
+    const auto sent = [&](uint64_t count) {
+      while (context.control.sent.load(std::memory_order_acquire) < count && !context.stop.raised()) ::usleep(kRetryUs);
+      return !context.stop.raised();
+    };
+    for (uint64_t i = 1; i <= slice.iterations && sent(2 * i - 1); ++i) {
+      const pid_t server = ::fork();
+      if (server == 0) serve_in_child(name, context.stop);
+      if (server < 0) context.control.fail("cannot start a process");
+      if (server < 0 || !sent(2 * i)) break;
+      context.control.progress.store(cycles(), std::memory_order_release);
+      ::kill(server, SIGKILL);
+      ::waitpid(server, nullptr, 0);
+    }
+    return {};
+  }
+  [[noreturn]] void serve_in_child(const std::string& name, const StopFlag& stop) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    DaemonClient client = ni_.another();
+    RpcSide side(false, {});
+    if (client.open() && side.serve(*client.context, name, stop)) side.serve_on();
+    ::_exit(1);
   }
 
   const Place place_;
-  const std::shared_ptr<WirePort> wire_;
+  PathNi ni_;
   OneCore one_core_;
-  DaemonClient client_;
   std::unique_ptr<RpcSide> side_;
 };
 
@@ -83,7 +107,8 @@ PathInfo call_info_of(const std::string& name, const std::string& what, std::vec
 
 void add_rpc_paths(Paths& paths) {
   PathInfo local = call_info_of("local", "over a local channel", {"am-local", "local", "rpc-grpc", "rpc-capnp"});
-  local.only.push_back("rpc-scale");
+  local.workloads = local.workloads | Set{Workload::many, Workload::server_death};
+  local.only.insert(local.only.end(), {"rpc-scale", "rpc-bindings", "rpc-death"});
   paths.push_back(std::make_unique<RpcPath>(std::move(local), Place::local));
   PathInfo shared = call_info_of("shared", "through unetd's engine between two processes", {"am-shared", "shared-2p"});
   paths.push_back(std::make_unique<RpcPath>(std::move(shared), Place::through_engine));

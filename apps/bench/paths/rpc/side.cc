@@ -28,6 +28,7 @@ const rpc::Procedure<uint32_t(uint32_t, uint32_t)> RpcSide::kAdd{2};
 const rpc::Procedure<void(const RpcSide::Block&)> RpcSide::kBlockIn{3};
 const rpc::Procedure<RpcSide::Block(const RpcSide::Block&)> RpcSide::kBlockInOut{4};
 const rpc::Procedure<void(Bytes)> RpcSide::kIn{5};
+const rpc::Procedure<void()> RpcSide::kNeverAnswered{6};
 
 // ---- set-up
 
@@ -46,6 +47,7 @@ Status RpcSide::serve(Context& context, const std::string& name, const StopFlag&
     return block;
   });
   server_->provide(kCalls, kIn, [this](Bytes) { ++served_; });
+  server_->provide(kCalls, kNeverAnswered, [this](rpc::Response<void> response) { unanswered_.push_back(std::move(response)); });
   if (!serve_until(stop, [&] { return server_->callers() != 0; })) return fail(Errc::timed_out, "stopped");
   const Nanoseconds start = monotonic_now();
   serve_until(stop, [&] { return monotonic_now() - start >= kSidePollTime; });
@@ -62,15 +64,19 @@ Status RpcSide::connect(Context& context, const std::string& target, control::Pa
   if (!scheduler) return tl::unexpected(scheduler.error());
   scheduler_ = std::move(*scheduler);
   scheduler_->add(*client_);
+  auto binding = import_when_there(target, stop);
+  if (!binding) return tl::unexpected(binding.error());
+  binding_ = std::move(*binding);
+  return {};
+}
+
+Result<rpc::Binding> RpcSide::import_when_there(const std::string& target, const StopFlag& stop) {
   const Nanoseconds deadline = monotonic_now() + kConnectTime;
   while (true) {
     auto binding = client_->import(target, kCalls);
-    if (binding) {
-      binding_ = std::move(*binding);
-      return {};
-    }
+    if (binding) return binding;
     const bool again = binding.error().code == Errc::not_found || binding.error().code == Errc::timed_out;
-    if (!again || monotonic_now() >= deadline || stop.raised()) return tl::unexpected(binding.error());
+    if (!again || monotonic_now() >= deadline || stop.raised()) return binding;
     ::usleep(kRetryUs);
   }
 }
@@ -160,6 +166,7 @@ struct RpcSide::Caller {
 Outcome RpcSide::run_loops(const Slice& slice, RunContext& context) {
   if (slice.workload == Workload::rate) return rate(slice, context);
   if (slice.workload == Workload::call_part) return parts(slice, context);
+  if (slice.workload == Workload::many) return hold(slice, context);
   if (context.side == Side::b) {
     const uint64_t last = served_ + slice.warm_up + slice.iterations;
     serve_until(context.stop, [&] { return served_ >= last; });
@@ -170,6 +177,53 @@ Outcome RpcSide::run_loops(const Slice& slice, RunContext& context) {
   Slice calls = slice;
   if (slice.workload == Workload::rtt) calls.condition = static_cast<uint32_t>(slice.size == 0 ? Procedure::null : Procedure::add);
   return time_calls(caller, calls, buffers_, context);
+}
+
+// The bindings of a slice of `many`, as connections.h wants them.
+struct RpcSide::IdleBindings {
+  RpcSide& side;
+  RunContext& context;
+  uint64_t before = side.server_ != nullptr ? side.server_->counters().imports : 0;
+
+  void slots(size_t count) {
+    side.idle_.clear();
+    if (side.client_ != nullptr) side.idle_.resize(count);
+  }
+  void poll() { side.poll(); }
+  bool start(size_t slot, uint64_t) {
+    auto binding = side.client_->import(side.binding_.target(), kCalls);
+    if (!binding) context.control.fail(binding.error().text);
+    if (binding) side.idle_[slot] = std::move(*binding);
+    return binding.has_value();
+  }
+  bool connected(size_t) { return true; }
+  bool accept(size_t, uint64_t number) {
+    return side.serve_until(context.stop, [&] { return side.server_->counters().imports - before > number; });
+  }
+};
+
+Outcome RpcSide::hold(const Slice& slice, RunContext& context) {
+  IdleBindings bindings{*this, context};
+  return ConnectionsHeld(bindings, held_, services_, slice, context).run();
+}
+
+void RpcSide::serve_on() {
+  for (;;) server_->wait();
+}
+
+// control.sent: 2i - 1 when server number i is to start, 2i when it is to be killed. control.progress: when it was killed.
+void RpcSide::lose_servers(const std::string& target, const Slice& slice, RunContext& context) {
+  auto& control = context.control;
+  for (uint64_t i = 1; i <= slice.iterations && !context.stop.raised(); ++i) {
+    control.sent.store(2 * i - 1, std::memory_order_release);
+    auto binding = import_when_there(target, context.stop);
+    if (!binding) return control.fail(binding.error().text);
+    for (rpc::Call<void>& call : many_) binding->start(call, kNeverAnswered);
+    if (!binding->call(kNull)) return control.fail("the server that is to be killed does not answer");
+    control.sent.store(2 * i, std::memory_order_release);
+    for (rpc::Call<void>& call : many_) client_->wait_for(call);
+    context.samples.push_back(cycles() - control.progress.load(std::memory_order_acquire));
+  }
 }
 
 // Null calls, kUnderWay of them at a time: each waits for the one that began kUnderWay calls before.
