@@ -11,7 +11,7 @@ namespace {
 constexpr uint32_t kPollEvery = 16;      // calls started between two polls
 constexpr uint32_t kLookEvery = 1024;    // polls between two looks for servers that ended and deadlines that passed
 constexpr uint32_t kEmptyWeight = 16;    // an empty poll counts as so many
-constexpr size_t kFreeSlots = 1024;      // a slot rests while others are used: a late answer must not meet a new call of its number
+constexpr uint32_t kFreeSlots = 1024;      // a slot rests while others are used: a late answer must not meet a new call of its number
 constexpr Nanoseconds kNap = kMillisecond;  // time between looks while a call waits
 
 CallStatus status_of(am::ReturnStatus why) noexcept {
@@ -72,19 +72,21 @@ bool Client::begin(Request& request, uint32_t binding, uint64_t long_total) {
   if (request.call != nullptr) {
     PendingCall& call = *request.call;
     if (!call.done()) misused("a call that is under way is not started again: wait until it is done()");
-    if (free_.size() < kFreeSlots && slots_.size() < kIndexMask) {
-      free_.push_front(static_cast<uint32_t>(slots_.size()));
-      slots_.emplace_back();
+    if (free_slots_ < kFreeSlots && slots_.size() < kIndexMask) {
+      slots_.push_back({.next_free = first_free_});
+      first_free_ = static_cast<uint32_t>(slots_.size() - 1);
+      if (free_slots_++ == 0) last_free_ = first_free_;
     }
     call.failure_ = 0;
     call.sent_ = false;
-    if (free_.empty()) {
+    if (free_slots_ == 0) {
       set_ended(call, CallStatus::overloaded);
       return false;
     }
-    const uint32_t index = free_.front();
-    free_.pop_front();
+    const uint32_t index = first_free_;
     Slot& slot = slots_[index];
+    first_free_ = slot.next_free;
+    --free_slots_;
     slot.call = &call;
     request.id = index | ++slot.generation << kIndexBits;
     call.client_.store(this, std::memory_order_relaxed);
@@ -346,7 +348,8 @@ void Client::free_slot(PendingCall& call) noexcept {
   const uint32_t index = call.id_ & kIndexMask;
   slots_[index].call = nullptr;
   --call.remote_->under_way;
-  free_.push_back(index);
+  (free_slots_++ == 0 ? first_free_ : slots_[last_free_].next_free) = index;
+  last_free_ = index;
   if (call.deadline_ != kNever) {
     auto [first, last] = deadlines_.equal_range(call.deadline_);
     const auto found = std::find_if(first, last, [&](const auto& each) { return each.second == call.id_; });

@@ -88,7 +88,7 @@ class Client final : public fiber::Poller {
   // when there may be work; lowers `limit` to the time after which the program must poll anyway. -1: the NI is gone.
   std::optional<int> arm(Nanoseconds& limit) override;
 
-  uint32_t under_way() const noexcept { return static_cast<uint32_t>(slots_.size() - free_.size()); }
+  uint32_t under_way() const noexcept { return static_cast<uint32_t>(slots_.size()) - free_slots_; }
   const ClientCounters& counters() const noexcept { return counters_; }
   am::Endpoint& endpoint() noexcept { return *endpoint_; }
 
@@ -98,6 +98,7 @@ class Client final : public fiber::Poller {
   struct Slot {
     PendingCall* call = nullptr;
     uint32_t generation = 0;
+    uint32_t next_free = 0;
   };
   struct Request {  // a call on its way out
     // An aggregate would be cleared first, with all its words.
@@ -164,7 +165,8 @@ class Client final : public fiber::Poller {
   PollingTime polling_time_;
   std::vector<std::unique_ptr<Remote>> remotes_;
   std::vector<Slot> slots_;
-  std::deque<uint32_t> free_;            // slots, of which the oldest is used first
+  uint32_t first_free_ = 0, last_free_ = 0;  // a list, of which the slot that is free for longest is used first
+  uint32_t free_slots_ = 0;
   std::multimap<Nanoseconds, uint32_t> deadlines_;  // of calls that have one: their ids
   std::deque<PendingCall*> ended_;       // calls with functions that have not run
   uint64_t ends_ = 0;                    // calls that have ended
