@@ -278,6 +278,7 @@ class Signalling {
   // signalling_accept.cc: the accepting side
   using Requests = std::map<uint64_t, Request>;
   static Nanoseconds confirm_for(const Peer& peer) noexcept;
+  bool may_be(std::string_view host, const WireAddress& address) const noexcept;
   uint64_t new_request(const RequestKey& key, Tag remote_tag);
   void answer(uint64_t id, Request& request, const SignalBody& body, Nanoseconds now);
   void forget_request(Requests::iterator at);

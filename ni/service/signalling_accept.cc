@@ -47,9 +47,21 @@ void Signalling::handle(Peer& peer, const SignalHeader& header, const ConnectBod
                              std::to_string(body.mtu) + ": configure both ports alike";
     return answer(id, request, rejection(Errc::unavailable, text), now);
   }
+  if (const std::string_view claimed = body.host.view(); !may_be(claimed, peer.address)) {
+    const std::string text = "host '" + options_.host + "' has another address for host '" + std::string(claimed) + "' among its peers";
+    return answer(id, request, rejection(Errc::not_permitted, text), now);
+  }
   events_.push_back(Requested{id, std::string(body.target.view()), std::string(body.host.view()), body.pid});
   set_timer(request.timer, now + confirm_for(peer), TimerKind::request, id);
   send(peer.address, header.number, request.answer);
+}
+
+// Whether a host at this address may have this name. A configured host has only its configured addresses.
+bool Signalling::may_be(std::string_view host, const WireAddress& address) const noexcept {
+  const auto named = [host](const StaticPeer& peer) { return peer.host == host; };
+  const auto same = [&](const StaticPeer& peer) { return named(peer) && peer.address == address; };
+  return std::none_of(options_.peers.begin(), options_.peers.end(), named) ||
+         std::any_of(options_.peers.begin(), options_.peers.end(), same);
 }
 
 uint64_t Signalling::new_request(const RequestKey& key, Tag remote_tag) {

@@ -1,4 +1,4 @@
-// signalling_bounds_test.cc - one signalling machine with silent peers, or with many: what they can hold up, and for how long.
+// signalling_bounds_test.cc - a signalling machine with peers that are silent, many, or liars: what they can do, and for how long.
 #include <catch2/catch.hpp>
 
 #include <array>
@@ -39,6 +39,31 @@ uint32_t run_timers(Signalling& machine, Nanoseconds until) {
 }
 
 }  // namespace
+
+TEST_CASE("the name of a configured host is refused from another address") {
+  SignallingOptions options = one_host();
+  options.peers.push_back({"c", {0, {2, 0, 0, 0, 0, 9}}});
+  Signalling machine(options);
+  const auto ask = [&](const char* host, uint64_t number) {
+    ConnectBody connect{};
+    connect.tag = 0x20002u;
+    connect.mtu = 1500u;
+    connect.target.set("echo");
+    connect.host.set(host);
+    inject(machine, 3'000, number, connect, kSecond);
+    return machine.poll_event().has_value();
+  };
+  CHECK(ask("b", 1));
+  CHECK(ask("d", 2));  // no peer is configured by that name
+  while (machine.poll_transmit()) {
+  }
+  CHECK_FALSE(ask("c", 3));
+  const auto out = machine.poll_transmit();
+  REQUIRE(out);
+  const auto signal = parse_signal(Bytes(out->bytes.data(), out->length));
+  REQUIRE(signal);
+  CHECK(std::get<Rejected>(signal->body).code == static_cast<uint32_t>(Errc::not_permitted));
+}
 
 TEST_CASE("how long an NI allows itself to be silent decides nothing about what others wait for") {
   Signalling machine(one_host());
