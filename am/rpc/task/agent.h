@@ -14,6 +14,7 @@
 
 namespace unet::rpc {
 
+// A start beyond these ends the job that has been idle for longest, and is refused if tasks of all run.
 constexpr size_t kJobsMax = 256;          // at a time
 constexpr size_t kJobsOfCallerMax = 64;   // from one host or user
 
@@ -35,10 +36,14 @@ class Agent {
   const AgentCounters& counters() const noexcept { return counters_; }
 
  private:
+  using Jobs = std::map<uint64_t, std::unique_ptr<Job>>;
   void start(const Caller& from, uint64_t key, const TaskRecord& record, Nanoseconds now);
+  // False: there is no room for another job of this caller.
+  bool make_room(const Caller& caller);
+  Jobs::iterator forget(Jobs::iterator at);
 
   Site& site_;
-  std::map<uint64_t, std::unique_ptr<Job>> jobs_;      // by the key of the edge to the parent
+  Jobs jobs_;                                          // by the key of the edge to the parent
   std::unordered_map<uint64_t, Job*> of_child_;        // by the key of an edge to a child
   AgentCounters counters_;
 };

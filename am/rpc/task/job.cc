@@ -7,7 +7,8 @@
 namespace unet::rpc {
 
 Job::Job(Site& site, Caller caller, Links::Id up, uint64_t key, uint32_t node, uint32_t spec_bytes, Nanoseconds now)
-    : site_(site), caller_(std::move(caller)), parent_(key, up, now), node_(node), spec_bytes_(spec_bytes) {
+    : site_(site), caller_(std::move(caller)), parent_(key, up, now), node_(node), spec_bytes_(spec_bytes),
+      idle_since_(now) {
   parent_.push(RecordType::alive);
 }
 
@@ -77,6 +78,7 @@ void Job::begin(Nanoseconds now) {
   const uint64_t runner_key = site_.draw_key();
   const auto runner = site_.prepare_runner(caller_, *spec, node_, runner_key);
   if (!runner) return refuse(runner.error().reason, runner.error().text);
+  idle_since_ = kNever;
   job_ = std::move(*spec);
   tree_.emplace(*job_);
   branch_.emplace(*tree_);
@@ -204,6 +206,7 @@ Nanoseconds Job::process(Nanoseconds now) {
     if (started_told_ == 0 && branch_->all_started()) parent_.push(RecordType::started, started_told_ = tree_->tasks_below(node_));
   }
   const bool finished = branch_ ? branch_->all_done() : refused_ || parent_gone_;
+  if (finished) idle_since_ = std::min(idle_since_, now);
   if (finished && !done_told_ && !parent_gone_) {
     done_told_ = true;
     parent_.push(RecordType::done);

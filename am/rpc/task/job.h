@@ -53,6 +53,8 @@ class Job {
   uint64_t key() const noexcept { return parent_.key(); }
   // The keys of the edges to children, since they are known.
   std::vector<uint64_t> child_keys() const;
+  // Since when no task of it runs, here or below, although the caller may not have taken all of its records; kNever: tasks may run.
+  Nanoseconds idle_since() const noexcept { return idle_since_; }
   // Nothing of it is left here.
   bool is_over() const noexcept { return over_; }
 
@@ -87,6 +89,7 @@ class Job {
   bool done_told_ = false;
   bool over_ = false;
   bool parent_lied_ = false;
+  Nanoseconds idle_since_;
   uint32_t ends_ = 0;                   // requests to end the job
   static constexpr uint32_t kEndsMax = 8;
   Nanoseconds end_at_ = kNever;         // children that are not done by then are lost

@@ -166,6 +166,39 @@ TEST_CASE("an agent that lies in every field ends the job, and nothing else") {
   }
 }
 
+// Two hosts have more output than the window of an edge, so the job is not over before the caller grants room.
+TEST_CASE("a caller that takes no output cannot hold up its next jobs by finished ones") {
+  World world(3, {}, 1);
+  SimHost& host = *world.hosts[1];
+  JobSpec spec = World::job(3, 1000);
+  spec.hosts.erase(spec.hosts.begin());
+  const Result<std::vector<std::byte>> bytes = encode_job(spec);
+  REQUIRE(bytes);
+  const auto say = [&](uint64_t key, const TaskRecord& record) {
+    host.agent.receive({.source = 1, .host = "h0"}, key, record, world.simulator.now());
+    host.wake();
+  };
+  const auto start = [&](uint64_t key) {
+    const be32 size(static_cast<uint32_t>(bytes->size()));
+    say(key, {RecordType::start, kTaskVersion, 0, as_bytes(&size, sizeof size)});
+    for (const Payload& piece : in_pieces(*bytes)) say(key, {RecordType::spec, 0, 0, *piece});
+  };
+  for (uint64_t key = 1; key <= kJobsOfCallerMax; ++key) start(key);
+  for (int i = 0; i < 30; ++i) {
+    for (uint64_t key = 1; key <= kJobsOfCallerMax; ++key) say(key, {RecordType::alive});
+    world.simulator.run_for(kSecond);
+  }
+  CHECK(host.running == 0);
+  CHECK(host.agent.jobs() == kJobsOfCallerMax);
+  start(kJobsOfCallerMax + 1);
+  CHECK(host.agent.counters().jobs == kJobsOfCallerMax + 1);
+  CHECK(host.agent.jobs() == kJobsOfCallerMax);
+  world.simulator.run_for(kSecond);
+  CHECK(host.begun[0] == kJobsOfCallerMax + 1);
+  world.simulator.run_for(60 * kSecond);
+  CHECK(host.agent.jobs() == 0);
+}
+
 TEST_CASE("the specification survives its encoding, and every cut of it is refused") {
   JobSpec spec = World::job(5, 3);
   spec.files = {{"a", 1, true}, {"b", uint64_t{1} << 33, false}};
