@@ -8,7 +8,8 @@
 
 namespace unet::apps {
 
-// Makes a number from the first line of a file: 16 to 64 bytes. Errors: those of the file; others than its owner may read it; too short.
+// Makes a number from the first line of a file: 16 to 64 bytes. The file must be a regular one of this user or of root, and closed to other
+// users. Errors: those of the file; invalid_argument, with what to do.
 Result<uint64_t> read_task_secret(const std::string& file);
 
 // A number that no other process can guess.
