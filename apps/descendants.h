@@ -13,7 +13,6 @@ void adopt_descendants() noexcept;
 // Ends all children but `except`, in any session, and those that become our children when these end.
 void end_descendants(pid_t except = 0) noexcept;
 
-// Sends SIGKILL to all children but these, once. The caller reaps them.
-void end_other_children(const std::set<pid_t>& kept) noexcept;
+std::set<pid_t> children();
 
 }  // namespace unet::apps

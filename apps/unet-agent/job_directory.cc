@@ -1,16 +1,62 @@
 // job_directory.cc - writes files that did not exist, and compares their check sums.
 #include "apps/unet-agent/job_directory.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
-#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <vector>
 
 namespace unet::agent {
+namespace {
+
+// Opens a directory that is no link, after it has got the mode that a removal needs.
+Descriptor open_directory(int parent, const char* name) noexcept {
+  static_cast<void>(fchmodat(parent, name, 0700, 0));
+  return Descriptor(openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+// Removes the files of a directory, and returns the names of its directories.
+std::vector<std::string> remove_files(int directory) {
+  std::vector<std::string> directories;
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)), closedir);
+  while (const dirent* const entry = entries ? readdir(entries.get()) : nullptr) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != ".." && unlinkat(directory, entry->d_name, 0) != 0) directories.emplace_back(name);
+  }
+  return directories;
+}
+
+}  // namespace
+
+// Moves the directories of each directory to the top, and removes it then.
+void remove_directory(const std::string& path) noexcept {
+  const Descriptor top = open_directory(AT_FDCWD, path.c_str());
+  uint64_t moved = 0;
+  for (bool progress = top.valid(); progress;) {
+    progress = false;
+    for (const std::string& name : remove_files(top.get())) {
+      const Descriptor directory = open_directory(top.get(), name.c_str());
+      if (!directory.valid()) continue;
+      for (const std::string& below : remove_files(directory.get())) {
+        static_cast<void>(fchmodat(directory.get(), below.c_str(), 0700, 0));  // the kernel changes its parent in it
+        std::string to;
+        do {
+          to = "unet-removed-" + std::to_string(++moved);
+        } while (renameat(directory.get(), below.c_str(), top.get(), to.c_str()) != 0 && (errno == ENOTEMPTY || errno == EEXIST));
+      }
+      progress |= unlinkat(top.get(), name.c_str(), AT_REMOVEDIR) == 0;
+    }
+  }
+  ::remove(path.c_str());
+}
 
 Status JobDirectory::make() {
   if (options_.job.files.empty() && !options_.job.directory.empty()) return {};
@@ -62,8 +108,7 @@ Status JobDirectory::write(Bytes bytes) {
 
 void JobDirectory::remove() noexcept {
   open_.reset();
-  std::error_code ignored;
-  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  if (!path_.empty()) remove_directory(path_);
 }
 
 }  // namespace unet::agent

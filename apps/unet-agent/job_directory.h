@@ -10,6 +10,10 @@
 
 namespace unet::agent {
 
+// Removes a directory with all in it, also directories with modes that forbid their owner to do so. Needs few descriptors and little stack,
+// however deep they are.
+void remove_directory(const std::string& path) noexcept;
+
 class JobDirectory {
  public:
   explicit JobDirectory(const RunnerOptions& options) : options_(options) {}

@@ -354,6 +354,9 @@ Status become_user(const RunnerOptions& options) {
   return {};
 }
 
-void run_tasks(Descriptor socket, const RunnerOptions& options) { Runner(std::move(socket), options).run(); }
+bool run_tasks(Descriptor socket, const RunnerOptions& options) {
+  Runner(std::move(socket), options).run();
+  return apps::children().empty();
+}
 
 }  // namespace unet::agent

@@ -30,7 +30,7 @@ struct RunnerOptions {
 // The calling process becomes the user of the tasks.
 Status become_user(const RunnerOptions& options);
 
-// Runs in a child process. Returns when all is over.
-void run_tasks(Descriptor socket, const RunnerOptions& options);
+// Runs in a child process. Returns when all is over: false if processes are left that it may not end (set-user-id programs).
+bool run_tasks(Descriptor socket, const RunnerOptions& options);
 
 }  // namespace unet::agent

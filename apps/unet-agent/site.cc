@@ -10,12 +10,11 @@
 
 #include <cerrno>
 #include <csignal>
-#include <filesystem>
-#include <system_error>
 #include <vector>
 
 #include "apps/descendants.h"
 #include "apps/task_secret.h"
+#include "apps/unet-agent/job_directory.h"
 #include "apps/unet-agent/packets.h"
 #include "ni/service/log.h"
 #include "ni/service/names.h"
@@ -36,8 +35,7 @@ constexpr Nanoseconds kFarewell = 200 * kMillisecond;  // the end of the agent w
   fcntl(kRunnerSocket, F_SETFD, FD_CLOEXEC);
   prctl(PR_SET_NAME, "unet-agent-job");
   setsid();
-  run_tasks(Descriptor(kRunnerSocket), options);
-  _exit(0);
+  _exit(run_tasks(Descriptor(kRunnerSocket), options) ? 0 : 1);
 }
 
 std::string shown(const rpc::Caller& caller) {
@@ -146,20 +144,23 @@ void AgentSite::read_runner(uint32_t number, Runner& runner) {
   }
 }
 
-// Runners that end, and what those that were killed have left: orphans of tasks become our children. Nothing here waits: a task may stop or
-// hold up any process of its user.
+// Runners that end, and what some of them leave: orphans of tasks become our children. A runner with status 0 has left none. Nothing here
+// waits: a task may stop or hold up any process of its user.
 void AgentSite::reap() {
   const Nanoseconds now = monotonic_now();
   int status = 0;
   for (pid_t process = 0; (process = waitpid(-1, &status, WNOHANG)) > 0;) {
     removers_.erase(process);
+    inherited_.erase(process);
     for (auto& [number, runner] : runners_) {
       if (runner.process != process) continue;
       runner.ended = true;
-      if (status != 0) remove_left(runner);
+      if (status == 0) continue;
+      orphans_until_ = now + kRunnerEnd;
+      remove_left(runner);
     }
   }
-  std::set<pid_t> kept;
+  std::set<pid_t> kept = inherited_;
   for (auto at = runners_.begin(); at != runners_.end();) {
     const Runner& runner = at->second;
     if (!runner.ended && runner.process != 0) {
@@ -169,18 +170,20 @@ void AgentSite::reap() {
     at = runner.ended && !runner.socket.valid() ? runners_.erase(at) : std::next(at);
   }
   for (const auto& [process, kill_at] : removers_) {
-    if (now < kill_at) kept.insert(process);
+    if (now >= kill_at) kill(process, SIGKILL);
+    kept.insert(process);
   }
-  apps::end_other_children(kept);
-  if (!runners_.empty() || !removers_.empty()) reap_until_ = now + kRunnerEnd;
+  if (now >= orphans_until_) return;
+  for (const pid_t child : apps::children()) {
+    if (!kept.contains(child)) kill(child, SIGKILL);
+  }
 }
 
 // Removes the directory of a runner that was killed, with the rights of the tasks' user, which could place links there.
 void AgentSite::remove_left(const Runner& runner) {
   const pid_t process = fork();
   if (process == 0) {
-    std::error_code ignored;
-    if (become_user(runner.options)) std::filesystem::remove_all(runner.options.directory, ignored);
+    if (become_user(runner.options)) remove_directory(runner.options.directory);
     _exit(0);
   }
   if (process > 0) removers_[process] = monotonic_now() + kRunnerEnd;
@@ -211,12 +214,13 @@ Status AgentSite::sleep(Nanoseconds until, int stop, bool& stopped) {
 }
 
 Status AgentSite::run(int stop) {
+  inherited_ = apps::children();
   apps::adopt_descendants();
   for (bool stopped = false; !stopped;) {
     if (!context_.alive()) return fail(Errc::disconnected, "the network interface is gone");
     links_->poll(monotonic_now());
     const Nanoseconds next = agent_.process(monotonic_now());
-    if (!runners_.empty() || monotonic_now() < reap_until_) reap();
+    if (!runners_.empty() || !removers_.empty() || monotonic_now() < orphans_until_) reap();
     if (const Status slept = sleep(next, stop, stopped); !slept) return slept;
   }
   links_->flush(kFarewell);

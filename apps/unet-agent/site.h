@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "am/rpc/task/agent.h"
@@ -70,7 +71,8 @@ class AgentSite final : public rpc::Site, public rpc::LinkOwner {
   std::map<uint32_t, Runner> runners_;  // by link number
   uint32_t last_runner_ = kFirstRunner;
   std::map<pid_t, Nanoseconds> removers_;  // processes that remove directories, and when they are killed
-  Nanoseconds reap_until_ = 0;             // orphans may still come
+  std::set<pid_t> inherited_;              // children that the process had before it became the agent
+  Nanoseconds orphans_until_ = 0;          // a runner has left orphans, which become our children
   rpc::Agent agent_;                       // declared last: its end closes links and runners
 };
 
