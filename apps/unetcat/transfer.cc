@@ -76,6 +76,7 @@ bool Transfer::step() {
     if (output_.error() != 0) fail(errno_text("standard output", output_.error()));
     if (moved) return true;
   }
+  if (state_ == State::called && !endpoint_.is_open(kPeer)) fail(lost());
   if (over() || (monotonic_now() < due_ && !connecting_)) return false;
   if (state_ == State::calling) return call();
   no_peer_ = state_ == State::listening;

@@ -266,6 +266,34 @@ def test_keep():
         require(server.end()[0] == -signal.SIGTERM, "SIGTERM does not end it")
 
 
+def test_keep_with_a_slow_reader():
+    """What a dead peer has left is written before the next peer is served, and without one."""
+    with ni() as path, Cat(path, "-lk", "cat") as server:
+        server.end_input()
+        with Cat(path, "cat") as client:
+            client.write(bytes(600_000))
+            require(server.read(1) == b"\0", "no byte")
+            time.sleep(0.5)  # the server has the rest, and its pipe is full
+            client.process.kill()
+        require("the peer has died" in server.line(), "a death is not told")
+        with Cat(path, "cat") as client:
+            client.write(b"next")
+            client.end_input()
+            require(server.read(599_999) == bytes(599_999), "bytes of the dead peer are lost")
+            require(server.read(4) == b"next", "the next peer is not served")
+            client.good()
+
+
+def test_keep_ends_without_peers():
+    with ni() as path, Cat(path, "-lk", "-w", "0.5", "cat") as server:
+        with Cat(path, "cat") as client:
+            server.end_input()
+            client.good(b"one")
+        began = time.monotonic()
+        server.bad("nothing has connected to 'cat' within 0.5 s")
+        require(time.monotonic() - began < 5, "it waits for ever")
+
+
 def test_nothing_there():
     with directory() as d, Cat(d + "/none", "cat") as client:
         client.bad("no network interface listens at")
@@ -331,6 +359,12 @@ def test_liars():
             with Cat(path, "cat") as client:
                 client.bad("the peer is no unetcat")
             liar.process.kill()
+        with Cat(path, "cat", "deserter", program=(LIAR,)) as liar:
+            require(liar.read(6) == b"ready\n", "the liar does not listen")
+            with Cat(path, "cat") as client:
+                began = time.monotonic()
+                client.bad("the peer has", "0 bytes were sent and 0 received")
+                require(time.monotonic() - began < 5, "a channel that closes after the hello is noticed late")
 
 
 sys.exit(main(globals()))

@@ -1,6 +1,6 @@
 // unetcat_liar.cc - a peer of unetcat that breaks its protocol in one named way; tests/system/unetcat.py runs it.
 //
-// Usage: unetcat_liar NAME LIE      (silent: binds NAME instead, and has no handler)
+// Usage: unetcat_liar NAME LIE      (silent, deserter: binds NAME instead; the one has no handler, the other ends at a hello)
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -66,7 +66,8 @@ int main(int, char** argv) {
   const std::string name = argv[1], lie = argv[2];
   Context context = take(Context::open({}, "unetcat_liar"));
   const auto endpoint = take(am::Endpoint::create(context, {.both_ways = true}));
-  if (lie == "silent") {
+  if (lie == "deserter") endpoint->set_handler(kHello, [](am::Token&, void*) { std::_Exit(0); }, nullptr);
+  if (lie == "silent" || lie == "deserter") {
     if (!endpoint->bind(name)) return 1;
     std::puts("ready");
     std::fflush(stdout);
