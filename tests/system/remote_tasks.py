@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # remote_tasks.py - unet-run --hosts and unet-agent on the hosts of a testbed: output, exit statuses, refusals, deaths, nothing left behind.
 #
-# Usage: remote_tasks.py TESTBED UNET_RUN UNET_AGENT DIRECTORY...   (the directories of unetd and unet-bench)
+# Usage: remote_tasks.py TESTBED UNET_RUN UNET_AGENT TASK_LIAR DIRECTORY...   (the directories of unetd and unet-bench)
 import os
 import shutil
 import signal
@@ -12,7 +12,7 @@ import time
 
 from daemon import IS_ROOT, NOBODY, main, require, wait_until
 
-TESTBED, UNET_RUN, UNET_AGENT = map(os.path.abspath, sys.argv[1:4])
+TESTBED, UNET_RUN, UNET_AGENT, LIAR = map(os.path.abspath, sys.argv[1:5])
 NAME = f"r{os.getpid()}"
 HOSTS = 4
 WAIT = 60
@@ -24,6 +24,15 @@ OPEN = RULE.format(who='hosts = ["h*"]') + RULE.format(who='users = ["root"]')
 
 def testbed(*args, **how):
     return subprocess.run([TESTBED, *args], capture_output=True, text=True, timeout=WAIT, check=False, **how)
+
+
+def at(host):
+    return [TESTBED, "exec", "--name", NAME, host, "--"]
+
+
+def answer(command, text=""):
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=WAIT, check=False)
+    return done.returncode, done.stdout, done.stderr
 
 
 def sleepers():
@@ -54,7 +63,7 @@ class Agents:
             self.start(number)
         return self
 
-    def start(self, number):
+    def start(self, number, wrapper=()):
         policy = f"{self.path}/policy.{number}"
         with open(policy, "w", encoding="ascii") as file:
             file.write(self.policies.get(number, OPEN).replace("DIR", self.path))
@@ -63,7 +72,7 @@ class Agents:
         os.chmod(place, 0o1777)
         ready, write = os.pipe()
         agent = [UNET_AGENT, "--policy", policy, "--dir", place, "--ready-fd", str(write), "--log", "warning"]
-        namespace = ["ip", "netns", "exec", f"unet-testbed.{NAME}.h{number}", *agent]
+        namespace = ["ip", "netns", "exec", f"unet-testbed.{NAME}.h{number}", *wrapper, *agent]
         self.processes[number] = subprocess.Popen(namespace, pass_fds=[write], stdout=subprocess.DEVNULL,
                                                   env=os.environ | {"UNET_NI": f"unix:/run/unet-testbed/{NAME}/h{number}/unet.sock"})
         os.close(write)
@@ -75,11 +84,10 @@ class Agents:
             file.write("\n".join(lines) + "\n")
 
     def command(self, *args):
-        return [TESTBED, "exec", "--name", NAME, "h0", "--", UNET_RUN, "--hosts", self.path + "/hosts", *args]
+        return [*at("h0"), UNET_RUN, "--hosts", self.path + "/hosts", *args]
 
     def run(self, *args, text=""):
-        done = subprocess.run(self.command(*args), input=text, capture_output=True, text=True, timeout=WAIT, check=False)
-        return done.returncode, done.stdout, done.stderr
+        return answer(self.command(*args), text)
 
     def begin(self, *args):
         """Starts a job of sleeping tasks, and returns when all sleep."""
@@ -194,6 +202,62 @@ def test_secret():
         failed(agents.run("--", "true"), "another secret", "not_permitted")
 
 
+def test_callers_that_want_more_than_their_rights():
+    as_nobody = RULE.format(who='hosts = ["h*"]').replace('"root"', f'"{NOBODY}"')
+    by_user = RULE.format(who='users = ["root"]')
+    secret = 'secret = "DIR/secret"\n' + by_user
+    with Agents(policies={1: as_nobody + by_user, 2: secret}, agents=0) as agents:
+        with open(agents.path + "/secret", "w", encoding="ascii") as file:
+            file.write("0123456789abcdef\n")
+        os.chmod(agents.path + "/secret", 0o600)
+        agents.count = HOSTS
+        for number in range(HOSTS):
+            agents.start(number)
+        # An agent that is a host of its own job would call itself, as a user of its host.
+        status, out, err = answer([*at("h0"), LIAR, "self", "h1"])
+        require(status == 0 and "node 1 failed: its agent accepts no channel" in out and "rank 1" not in out,
+                f"an agent that calls itself: {status} {out} {err}")
+        status, out, err = answer([*at("h2"), LIAR, "secret", agents.path + "/secret"])
+        require("it tells no secret" in out and not out.startswith("0 records"), f"a local caller without the secret: {status} {out} {err}")
+
+
+def test_tasks_that_attack_their_agent():
+    stubborn = "mkdir -p a/b/c; : > a/b/c/file; chmod 0 a/b/c a/b a ."
+    as_nobody = RULE.format(who='hosts = ["h*"]').replace('"root"', f'"{NOBODY}"')
+    with Agents(policies={3: as_nobody}) as agents:
+        agents.hosts(["h3"])
+        require(agents.run("--", "sh", "-c", stubborn)[0] == 0, "directories without rights")
+        agents.nothing_left()
+        # A runner that was killed leaves its directory to the agent.
+        agents.run("--", "sh", "-c", stubborn + "; kill -9 $PPID")
+        agents.nothing_left()
+        # A task stops its runner: the agent serves others, and at last ends the runner.
+        job = subprocess.Popen(agents.command("--", "sh", "-c", f"kill -STOP $PPID; sleep {SLEEP}"), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(sleepers, "the task does not start")
+        began = time.monotonic()
+        require(agents.run("--", "true")[0] == 0, "a stopped runner stops the agent")
+        require(time.monotonic() - began < 5, "a stopped runner holds up the agent")
+        job.send_signal(signal.SIGINT)
+        job.wait(WAIT)
+        agents.nothing_left()
+
+
+def test_children_that_are_no_tasks():
+    """What the agent's process had started before it became the agent lives on when the agent ends orphans of tasks."""
+    with Agents(agents=HOSTS - 1) as agents:
+        agents.count = HOSTS
+        agents.start(3, wrapper=("sh", "-c", 'sleep 1000 & exec "$@"', "sh"))
+        inherited = runners(agents, 3)
+        job = agents.begin("--", "sleep", SLEEP)
+        os.kill(next(pid for pid in runners(agents, 3) if pid not in inherited), signal.SIGKILL)
+        job.communicate(timeout=WAIT)
+        agents.nothing_left()
+        require(agents.run("--", "true")[0] == 0, "the agent serves no more")
+        require(inherited and inherited[0] in runners(agents, 3), "the agent ended a process that was no task")
+        os.kill(inherited[0], signal.SIGKILL)
+
+
 def test_hosts_that_are_down():
     with Agents(agents=HOSTS - 1) as agents:
         began = time.monotonic()
@@ -271,7 +335,7 @@ def in_testbed(names):
     if not IS_ROOT or not shutil.which("ip"):
         print("no root, or no ip: there are no hosts to start tasks on")
         return SKIP
-    made = testbed("up", "--name", NAME, "-n", str(HOSTS), env=os.environ | {"PATH": ":".join(sys.argv[4:]) + ":" + os.environ["PATH"]})
+    made = testbed("up", "--name", NAME, "-n", str(HOSTS), env=os.environ | {"PATH": ":".join(sys.argv[5:]) + ":" + os.environ["PATH"]})
     if made.returncode != 0:
         print(made.stderr)
         return 1
