@@ -60,6 +60,14 @@ class alignas(64) Fiber {
   static Fiber* ended_mark() noexcept { return reinterpret_cast<Fiber*>(uintptr_t{1}); }
   static Fiber* detached_mark() noexcept { return reinterpret_cast<Fiber*>(uintptr_t{2}); }
 
+  // Marks the stack of a fiber that has ended. Returns whether another fiber may use it. Otherwise this fiber is in an inbox, or another
+  // thread is about to put it there: then Worker::drain() frees the stack.
+  bool set_free() noexcept { return marks_.fetch_or(kFree, std::memory_order_acq_rel) != kPosted; }
+  // The new fiber of the stack is complete: post() has an effect from now on.
+  void set_used() noexcept {
+    if ((marks_.load(std::memory_order_relaxed) & kFree) != 0) marks_.store(0, std::memory_order_release);
+  }
+
   Fiber* next_ = nullptr;                                  // in a list of free fibers, or of stolen ones
   boost::context::detail::fcontext_t context_ = nullptr;   // valid unless the fiber runs
   std::atomic<Worker*> worker_{nullptr};                   // the worker that runs it next: a thief changes it with that worker's lock
@@ -71,7 +79,9 @@ class alignas(64) Fiber {
   void (*function_)(void* task) = nullptr;
   void* task_ = nullptr;                                   // the function, and then its result
 
-  std::atomic<bool> posted_{false};                        // in a worker's inbox, or about to be
+  // kPosted: in a worker's inbox, or about to be. kFree: the stack is free, and post() has no effect.
+  static constexpr uint8_t kPosted = 1, kFree = 2;
+  std::atomic<uint8_t> marks_{0};
   Fiber* inbox_next_ = nullptr;
 
   // Lowest address of the stack and its bytes; of a kernel thread's own stack known to AddressSanitizer only.

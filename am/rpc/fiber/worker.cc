@@ -129,16 +129,25 @@ void Worker::detach(Fiber& fiber) noexcept {
   if (fiber.joiner_.exchange(Fiber::detached_mark(), std::memory_order_acq_rel) == Fiber::ended_mark()) recycle(fiber);
 }
 
+// With one worker, drain() runs on the thread that uses stacks again: a fiber in an inbox does no harm before the stack leaves this thread.
 void Worker::recycle(Fiber& fiber) noexcept {
   Switch::destroy(fiber);
+  if (alone_ || fiber.set_free()) add_free(fiber);
+}
+
+void Worker::add_free(Fiber& fiber) noexcept {
   fiber.next_ = free_;
   free_ = &fiber;
   if (++free_count_ < kFreeMost) return;
-  Fiber* last = free_;
-  for (uint32_t i = 1; i < kFreeMost / 2; ++i) last = last->next_;
-  Fiber* const first = std::exchange(free_, last->next_);
-  free_count_ -= kFreeMost / 2;
-  scheduler_.stacks_.give_back(first, last);
+  Fiber *first = nullptr, *last = nullptr;
+  for (; free_count_ > kFreeMost / 2; --free_count_) {
+    Fiber& each = *std::exchange(free_, free_->next_);
+    if (!each.set_free()) continue;
+    each.next_ = first;
+    if (first == nullptr) last = &each;
+    first = &each;
+  }
+  if (first != nullptr) scheduler_.stacks_.give_back(first, last);
 }
 
 // ---- waiting
@@ -169,7 +178,7 @@ void Worker::remove_timer(Fiber& fiber) noexcept {
 
 void Worker::post(Fiber& fiber) noexcept {
   // acq_rel: if it is posted already, drain() sees what this thread wrote before.
-  if (fiber.posted_.exchange(true, std::memory_order_acq_rel)) return;
+  if (fiber.marks_.fetch_or(Fiber::kPosted, std::memory_order_acq_rel) != 0) return;
   Worker& worker = *fiber.worker_.load(std::memory_order_acquire);
   Fiber* first = worker.inbox_.load(std::memory_order_relaxed);
   do {
@@ -185,10 +194,13 @@ void Worker::drain() noexcept {
   while (newest != nullptr) oldest = std::exchange(newest, std::exchange(newest->inbox_next_, oldest));
   while (oldest != nullptr) {
     Fiber& fiber = *std::exchange(oldest, oldest->inbox_next_);
-    fiber.posted_.exchange(false, std::memory_order_acq_rel);  // first: a later post() is another wake-up
-    if (fiber.worker_.load(std::memory_order_acquire) == this) {
-      make_ready(fiber);
-    } else {
+    const bool ours = fiber.worker_.load(std::memory_order_acquire) == this;
+    if (ours) make_ready(fiber);
+    // Last: another fiber may use the stack from now on. Until we unlock, a post() is the same wake-up.
+    const uint8_t marks = fiber.marks_.fetch_and(static_cast<uint8_t>(~Fiber::kPosted), std::memory_order_acq_rel);
+    if ((marks & Fiber::kFree) != 0) {
+      here().add_free(fiber);
+    } else if (!ours) {
       post(fiber);
     }
   }

@@ -100,6 +100,7 @@ class Worker {
   // Makes a fiber of this worker, with room for its task; nullptr if there is no stack. start() makes it ready.
   Fiber* create(size_t task_bytes, void (*function)(void*));
   void start(Fiber& fiber) noexcept {
+    fiber.set_used();
     lock();
     queue_.push(fiber);
     unlock();
@@ -109,6 +110,7 @@ class Worker {
   static void prepare(Fiber& fiber, Worker& worker, size_t task_bytes, void (*function)(void*)) noexcept;
   static void post_first(Fiber& fiber) noexcept {
     fiber.state_ = Fiber::State::parked;
+    fiber.set_used();
     post(fiber);
   }
   // Waits until the fiber has ended and has left its stack. detach(): nothing waits for it.
@@ -178,6 +180,8 @@ class Worker {
   // Makes fibers ready that are in the inbox or have reached their deadline.
   void collect(Nanoseconds now) noexcept;
   void publish_end(Fiber& fiber) noexcept;
+  // Stores a free stack for the next fiber of this worker, which is that of the calling thread.
+  void add_free(Fiber& fiber) noexcept;
 
   // Leaves `from`, which is parked, ended or in the queue. Returns when `from` runs again, perhaps on another worker. Releases the lock.
   [[gnu::always_inline]] void switch_to(Fiber& from, Fiber& to) noexcept {

@@ -154,6 +154,47 @@ TEST_CASE("Threads outside of the scheduler wake fibers, and start some") {
   }
 }
 
+// A round has more fibers than a worker keeps stacks. Fibers of the next round thus get stacks of fibers that have ended, and are woken late.
+TEST_CASE("A late unpark does no harm to the next fiber of the stack") {
+  constexpr uint32_t kFibers = 600, kBatch = 60;
+  struct Slot {
+    std::atomic<Fiber*> fiber{nullptr};
+    std::atomic<bool> done{false};
+  };
+  for (const uint32_t threads : {1, 2}) {
+    const uint32_t total = kFibers * test::seeds(200);
+    std::vector<Slot> slots(total);
+    std::atomic<uint32_t> posted{0}, ended{0};
+    auto scheduler = Scheduler::create({.threads = threads});
+    std::thread poster([&] {
+      for (Slot& slot : slots) {
+        REQUIRE((*scheduler)->post([&] {
+          slot.fiber.store(current(), std::memory_order_release);
+          while (!slot.done.load(std::memory_order_acquire)) yield();
+          ended.fetch_add(1, std::memory_order_release);
+        }));
+        posted.fetch_add(1, std::memory_order_release);
+        while (posted.load(std::memory_order_relaxed) - ended.load(std::memory_order_relaxed) > 2 * kFibers) std::this_thread::yield();
+      }
+    });
+    std::thread waker([&] {
+      for (uint32_t i = 0; i < total; i += kBatch) {
+        while (posted.load(std::memory_order_acquire) < i / kFibers * kFibers + kFibers) std::this_thread::yield();
+        for (uint32_t j = i; j < i + kBatch; ++j) {
+          while (slots[j].fiber.load(std::memory_order_acquire) == nullptr) std::this_thread::yield();
+          slots[j].done.store(true, std::memory_order_release);
+        }
+        for (uint32_t j = i; j < i + kBatch; ++j) unpark(*slots[j].fiber.load(std::memory_order_relaxed));
+      }
+    });
+    REQUIRE((*scheduler)->run([&] {
+      while (ended.load(std::memory_order_acquire) != total) fiber::sleep(kMillisecond);
+    }));
+    poster.join();
+    waker.join();
+  }
+}
+
 TEST_CASE("Trees of fibers are joined over threads, and the scheduler ends each time") {
   struct Tree {
     static uint32_t count(uint32_t depth) {
