@@ -10,6 +10,7 @@ namespace {
 
 // Slices of a path and of its limit last equally long: the first pass over a region that the other side has written is the slowest.
 constexpr double kRowSliceNs = 1e6;
+constexpr double kCallerNs = 2e3;  // of a slice for each caller: the ends of the last calls are a small part of it
 
 struct Row {
   const RowSpec* spec;
@@ -39,7 +40,10 @@ class Rows {
   }
 
  private:
-  static Pace pace_of(const RowSlices& slices) { return Pace(slices.workload, slices.size, kRowSliceNs, slices.condition); }
+  static Pace pace_of(const RowSlices& slices) {
+    const double callers = slices.workload == Workload::callers_rate ? slices.size : 0;
+    return Pace(slices.workload, slices.size, std::max(kRowSliceNs, callers * kCallerNs), slices.condition);
+  }
 
   // Adds a row, unless its path or its limit cannot be measured.
   Status add(const RowSpec& spec) {

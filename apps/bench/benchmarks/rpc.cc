@@ -14,6 +14,7 @@ namespace {
 constexpr const Call& kNull = kCalls[0];
 constexpr const Call& kBigInOut = kCalls[3];
 static_assert(kNull.procedure == Procedure::null && kBigInOut.procedure == Procedure::in_out);
+constexpr uint32_t kFewCallers = 32;
 constexpr uint32_t kMessage = 8;  // bytes of a message beside a null call
 
 RowSlices slices_of(const std::string& path, const Call& call) {
@@ -109,6 +110,12 @@ Records measure_rpc_scale(Session& session, const Benchmark& benchmark, uint32_t
                     .own = {.path = info.name, .workload = Workload::callers_rate, .size = size},
                     .limit = trip,
                     .relation = Relation::product});
+    if (size <= kFewCallers) continue;
+    rows.push_back({.metric = "rate",
+                    .unit = "msg/s",
+                    .own = {.path = info.name, .workload = Workload::callers_rate, .size = size},
+                    .limit = {.path = info.name, .workload = Workload::callers_rate, .size = kFewCallers},
+                    .baseline = std::to_string(kFewCallers) + " callers"});
   }
   return measure_rows(session, benchmark, rows, 2, options);
 }

@@ -100,7 +100,7 @@ std::string compared_with(const Record& record) {
   if (record.baseline.rfind("limit-", 0) == 0) {
     return record.unit == "msg/s" ? "messages per round trip of " : "ratio to ";
   }
-  if (record.bench == "one-core") return "ratio to " + record.baseline;
+  if (record.bench == "one-core" || record.bench == "rpc-scale") return "ratio to " + record.baseline;
   if (record.bench == "rpc") return record.baseline == "null" ? "ratio to the null call of the same path" : "ratio to " + record.baseline;
   if (record.bench == "ipc-techniques") return "ratio to the same with the technique: ";
   if (record.bench == "sockets") return record.baseline.empty() ? "" : "rates, times and processor time over the kernel sockets'";

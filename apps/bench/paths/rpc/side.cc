@@ -117,7 +117,10 @@ void RpcSide::settle(const RunContext& context) {
 
 // ---- slices
 
-Outcome RpcSide::run(const Slice& slice, RunContext& context, OneCore* one_core) {
+Outcome RpcSide::run(const Slice& asked, RunContext& context, OneCore* one_core) {
+  Slice slice = asked;
+  const bool callers = slice.workload == Workload::callers || slice.workload == Workload::callers_rate;
+  if (callers) slice.warm_up = std::max<uint64_t>(slice.warm_up, slice.size);  // each fiber calls in it
   sleeps_ = one_core != nullptr;
   const auto loops = [&] { return run_loops(slice, context); };
   const Outcome outcome = sleeps_ ? one_core->run(context, loops) : loops();
@@ -263,33 +266,32 @@ Outcome RpcSide::rate(const Slice& slice, RunContext& context) {
   return {.cycles = cycles() - start, .messages = slice.iterations};
 }
 
-// `slice.size` fibers of one thread, each of which makes null calls one after another.
+// `slice.size` fibers of one thread, each of which makes null calls one after another. The time is that of the calls after the warm-up.
 Outcome RpcSide::callers(const Slice& slice, RunContext& context) {
-  uint64_t left = 0;
-  const auto run = [&](uint64_t count, bool timed) {
-    left = count;
-    const Status ran = scheduler_->run([&] {
-      std::vector<fiber::Handle<void>> fibers;
-      for (uint32_t i = 0; i < slice.size; ++i) {
-        fibers.push_back(fiber::spawn([&] {
-          while (left != 0 && !context.stop.raised()) {
-            --left;
-            const uint64_t start = timed ? cycles() : 0;
-            if (!binding_.call(kNull)) context.control.fail("a call of a fiber failed");
-            if (timed) context.samples.push_back(cycles() - start);
-          }
-        }));
-        if (!fibers.back()) return context.control.fail("there is no memory for fibers");
-      }
-      for (auto& each : fibers) each.join();
-    });
-    if (!ran) context.control.fail(ran.error().text);
-    return !context.stop.raised();
+  const bool timed = slice.workload == Workload::callers;
+  const uint64_t all = slice.warm_up + slice.iterations;
+  uint64_t begun = 0, ended = 0, start = 0, end = 0;
+  const auto call = [&] {
+    while (begun != all && !context.stop.raised()) {
+      ++begun;
+      const uint64_t before = timed ? cycles() : 0;
+      if (!binding_.call(kNull)) context.control.fail("a call of a fiber failed");
+      if (timed && ended >= slice.warm_up) context.samples.push_back(cycles() - before);
+      if (++ended == slice.warm_up) start = cycles();
+      if (ended == all) end = cycles();
+    }
   };
-  if (!run(slice.warm_up, false)) return {};
-  const uint64_t start = cycles();
-  if (!run(slice.iterations, slice.workload == Workload::callers)) return {};
-  return {cycles() - start, slice.iterations};
+  const Status ran = scheduler_->run([&] {
+    std::vector<fiber::Handle<void>> fibers;
+    for (uint32_t i = 0; i < slice.size; ++i) {
+      fibers.push_back(fiber::spawn([&] { call(); }));
+      if (!fibers.back()) return context.control.fail("there is no memory for fibers");
+    }
+    for (auto& each : fibers) each.join();
+  });
+  if (!ran) context.control.fail(ran.error().text);
+  if (context.stop.raised()) return {};
+  return {end - start, slice.iterations};
 }
 
 // Bursts in lockstep, so that either side works while the other waits: A sends, B serves, A takes the answers. control.sent and
