@@ -318,6 +318,7 @@ void Client::take_answer(const am::Token& token) {
   free_exposed(id);
   PendingCall* const call = find(id, token.index());
   if (call == nullptr) return;
+  prefetch_next(*call);
   ++counters_.answers;
   if (__builtin_expect(status == CallStatus::ok, 1)) {
     const Bytes result = token.payload().empty() ? words.take_bytes(head.length) : Bytes(token.payload());

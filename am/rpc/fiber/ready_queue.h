@@ -21,6 +21,8 @@ class ReadyQueue {
   uint32_t popped() const noexcept { return head_.load(std::memory_order_relaxed); }
 
   bool empty() const noexcept { return size() == 0; }
+  // The fiber that leaves after `n` others; n < size().
+  Fiber* at(uint32_t n) const noexcept { return ring_[(popped() + n) & (size_ - 1)]; }
   void push(Fiber& fiber) {
     if (size() == size_) [[unlikely]] grow();
     append(fiber);

@@ -161,7 +161,19 @@ class Worker {
   // Whether enough fibers have run since the last poll.
   bool is_visit_due() const noexcept { return static_cast<int32_t>(queue_.popped() - next_visit_) >= 0; }
   // The fiber to switch to: the next ready one, or the root, which polls.
-  Fiber* take() noexcept { return queue_.empty() || is_visit_due() ? &root_ : queue_.pop(); }
+  Fiber* take() noexcept {
+    if (queue_.empty() || is_visit_due()) return &root_;
+    prefetch_next();
+    return queue_.pop();
+  }
+  // Among thousands of ready fibers, the next ones have left the cache since they became ready.
+  void prefetch_next() const noexcept {
+    constexpr uint32_t kFiber = 8, kStack = 4;  // fibers ahead
+    if (queue_.size() <= kFiber) return;
+    __builtin_prefetch(queue_.at(kFiber));
+    const auto* const stack = static_cast<const std::byte*>(queue_.at(kStack)->context_);
+    for (size_t line = 0; line < 5; ++line) __builtin_prefetch(stack + 64 * line);
+  }
   void make_ready(Fiber& fiber) noexcept {
     if (fiber.state_ != Fiber::State::parked) {
       fiber.permit_ = true;
