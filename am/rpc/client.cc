@@ -14,6 +14,7 @@ constexpr uint32_t kEmptyWeight = 16;    // an empty poll counts as so many
 constexpr uint32_t kFreeSlots = 1024;      // a slot rests while others are used: a late answer must not meet a new call of its number
 constexpr uint64_t kExposedMin = 256 * 1024;  // bytes of arguments; fewer go in pieces
 constexpr Nanoseconds kNap = kMillisecond;  // time between looks while a call waits
+constexpr Nanoseconds kNapMax = 100 * kNap;
 
 CallStatus status_of(am::ReturnStatus why) noexcept {
   switch (why) {
@@ -56,7 +57,7 @@ Client::~Client() {
 bool Client::begin(Request& request, uint32_t binding, uint64_t long_total) {
   if (__builtin_expect(++unpolled_ >= kPollEvery, 0)) {
     unpolled_ = 0;
-    endpoint_->poll();
+    receive();
   }
   if (request.call != nullptr) {
     PendingCall& call = *request.call;
@@ -109,11 +110,13 @@ bool Client::wait_for_credit(const Request& request) {
   const uint32_t epoch = request.remote.epoch;
   for (;;) {
     if (fiber::Fiber* const self = fiber::current()) {
-      fibers_.push_back(self);
+      Waiter waiter{self};
+      const auto place = waiters_.insert(waiters_.end(), &waiter);
+      const Nanoseconds nap = std::min(kNap * waiters_.size(), kNapMax);  // about one of them looks in each kNap
       unlock();
-      fiber::park_until(std::min(request.deadline, monotonic_now() + kNap));
+      fiber::park_until(std::min(request.deadline, monotonic_now() + nap));
       lock();
-      std::erase(fibers_, self);
+      if (waiter.waits) waiters_.erase(place);
     } else {
       ++starting_;
       wait(kNap);
@@ -376,24 +379,16 @@ void Client::lose(Remote& remote) {
     ++counters_.lost;
     end(*call, CallStatus::lost);
   }
+  wake_waiters(waiters_.size());
 }
 
 // ---- progress
 
 uint32_t Client::poll() {
   unpolled_ = 0;
-  const uint32_t arrived = endpoint_->poll();
-  if (__builtin_expect(!fibers_.empty(), 0)) wake_fibers(arrived);
+  const uint32_t arrived = receive();
   settle(arrived != 0);
   return arrived;
-}
-
-// Each message may have brought a credit.
-void Client::wake_fibers(size_t count) noexcept {
-  for (; count != 0 && !fibers_.empty(); --count) {
-    fiber::unpark(*fibers_.front());
-    fibers_.pop_front();
-  }
 }
 
 WaitOutcome Client::wait(Nanoseconds timeout) {

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -115,6 +116,10 @@ class Client final : public fiber::Poller {
 
   Client(std::unique_ptr<am::Endpoint> endpoint, const ClientOptions& options);
 
+  struct Waiter {
+    fiber::Fiber* fiber;
+    bool waits = true;  // is in waiters_
+  };
   struct Notice {  // what a server has to learn, and had no credit for
     Remote* remote;
     uint32_t epoch;
@@ -170,7 +175,20 @@ class Client final : public fiber::Poller {
   void take_returned(const am::Returned& returned);
   void lose(Remote& remote);
   void shorten(Nanoseconds& limit) const noexcept;
-  void wake_fibers(size_t count) noexcept;
+  // Each message may have brought a credit.
+  uint32_t receive() {
+    const uint32_t arrived = endpoint_->poll();
+    if (__builtin_expect(!waiters_.empty(), 0)) wake_waiters(arrived);
+    return arrived;
+  }
+  void wake_waiters(size_t count) noexcept {
+    for (; count != 0 && !waiters_.empty(); --count) {
+      Waiter& first = *waiters_.front();
+      waiters_.pop_front();
+      first.waits = false;
+      fiber::unpark(*first.fiber);
+    }
+  }
   void settle(bool arrived);
   void run_functions();
   bool look();
@@ -195,7 +213,7 @@ class Client final : public fiber::Poller {
   uint32_t looks_ = 0;                   // polls since the last look(); an empty one counts more
   uint32_t unpolled_ = 0;                // calls started since the last poll
   uint32_t one_way_ = 0;                 // calls without an answer
-  std::deque<fiber::Fiber*> fibers_;     // that wait for a credit
+  std::list<Waiter*> waiters_;           // for a credit
   ClientCounters counters_;
 };
 
