@@ -96,7 +96,8 @@ class Scheduler {
   bool arm(const Worker& sleeper, std::vector<pollfd>& waits, Nanoseconds& limit);
   void disarm(const Worker& sleeper) noexcept;
   bool all_ended() const noexcept;
-  bool is_over() const noexcept { return over_.load(std::memory_order_acquire); }
+  // run_all() resets over_, perhaps after a stop().
+  bool is_over() const noexcept { return over_.load(std::memory_order_acquire) || stopped_.load(std::memory_order_acquire); }
   void end() noexcept;
   void wake_one() noexcept;
   void fall_asleep(Nanoseconds& limit) noexcept;

@@ -167,6 +167,46 @@ TEST_CASE("A poller starts fibers, and adds pollers") {
   CHECK(starter.added.polls > 0);
 }
 
+// The delay of stop() follows the time at which the first fiber runs, and sweeps the time just before that.
+TEST_CASE("stop() is not lost if run() begins at the same time") {
+  constexpr uint32_t kStep = 61, kSweep = 1000;
+  const uint32_t rounds = test::seeds(4000);
+  std::atomic<Scheduler*> begins{nullptr};
+  std::atomic<bool> returned{false};
+  uint32_t delay = 0, lost = 0;
+  std::thread other([&] {
+    for (uint32_t i = 0; i < rounds; ++i) {
+      Scheduler* scheduler = nullptr;
+      while ((scheduler = begins.load(std::memory_order_acquire)) == nullptr) spin_pause();
+      for (uint32_t j = std::min(delay, i * kStep % kSweep); j < delay; ++j) asm volatile("" : : : "memory");
+      scheduler->stop();
+      const Nanoseconds start = monotonic_now();
+      while (!returned.load(std::memory_order_acquire) && monotonic_now() - start < 2 * kSecond) spin_pause();
+      if (!returned.load(std::memory_order_acquire)) {
+        ++lost;
+        scheduler->stop();
+      }
+      begins.store(nullptr, std::memory_order_release);
+    }
+  });
+  for (uint32_t i = 0; i < rounds; ++i) {
+    auto scheduler = Scheduler::create({.threads = 1});
+    bool has_run = false;
+    returned.store(false, std::memory_order_relaxed);
+    begins.store(scheduler->get(), std::memory_order_release);
+    const Status ran = (*scheduler)->run([&] {
+      has_run = true;
+      for (;;) park();
+    });
+    returned.store(true, std::memory_order_release);
+    CHECK(ran);
+    while (begins.load(std::memory_order_acquire) != nullptr) std::this_thread::yield();
+    delay = has_run ? delay - std::min(delay, kStep) : delay + kStep;
+  }
+  other.join();
+  CHECK(lost == 0);
+}
+
 TEST_CASE("The number of threads is that of the cores, or as asked for") {
   CHECK((*Scheduler::create())->threads() >= 1);
   CHECK((*Scheduler::create({.threads = 3}))->threads() == 3);

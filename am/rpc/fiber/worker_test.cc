@@ -154,7 +154,7 @@ TEST_CASE("Threads outside of the scheduler wake fibers, and start some") {
   }
 }
 
-// A round has more fibers than a worker keeps stacks. Fibers of the next round thus get stacks of fibers that have ended, and are woken late.
+// A round has more fibers than a worker stores stacks. Fibers of the next round thus get stacks of fibers that end, and are woken late.
 TEST_CASE("A late unpark does no harm to the next fiber of the stack") {
   constexpr uint32_t kFibers = 600, kBatch = 60;
   struct Slot {
