@@ -35,6 +35,7 @@ uint32_t PortRouter::claim(uint32_t number) {
     return 0;
   }
   const uint32_t made = ports_.insert({.state = PortState::arriving, .has_key = false, .limit = options_.queue_limit});
+  if (made == 0) return disown(number), 0;
   Port& port = *ports_.find(made);
   if (right.state == RightState::dead) {
     port.state = PortState::lost;
@@ -63,9 +64,15 @@ void PortRouter::on_claim(PeerId from, const Record& record) {
   }
   const uint32_t number = attachment->port;
   Port& port = *ports_.find(number);
+  const std::string space = absolute(record.name, from);
+  if (space.empty()) {  // no sender could reach it there
+    ++counters_.bad_records;
+    emit(from, {.kind = RecordKind::refused, .error = PortError::unreachable, .to = attachment->right, .from = record.to});
+    return remove_attachment(record.to);
+  }
   port.state = PortState::leaving;
   port.claimer = record.to;
-  port.forward = {.space = absolute(record.name, from), .number = record.number, .key = port.key};
+  port.forward = {.space = space, .number = record.number, .key = port.key};
   for (const uint32_t each : port.attachments) drop_arriving(*attachments_.find(each), port);
   refuse_offers(port, record.to);
   try_leave(number);
@@ -99,9 +106,8 @@ void PortRouter::try_leave(uint32_t number) {
   Right& right = *rights_.find(transfer);
   right.messages = std::exchange(port->queue, {});
   for (Parcel& each : right.messages) {
-    if (each.event == PortEvent::message) {
-      memory_ -= each.bytes.size();
-    } else {
+    memory_ -= each.bytes.size();
+    if (each.event != PortEvent::message) {
       const Bytes cookie = as_bytes(&each.cookie, sizeof each.cookie);
       each.bytes.assign(cookie.begin(), cookie.end());
     }
@@ -165,7 +171,9 @@ void PortRouter::on_sender(PeerId from, const Record& record) {
   Port* const port = arriving_port(from, record);
   if (port == nullptr || !port->has_key || port->attachments.size() >= options_.senders_max) return;
   const uint32_t where = rights_.find(record.to)->port;
-  port->attachments.push_back(attachments_.insert({.port = where, .stream = record.stream, .expected = record.sequence}));
+  const uint32_t made = attachments_.insert({.port = where, .stream = record.stream, .expected = record.sequence});
+  if (made == 0) return;
+  port->attachments.push_back(made);
   ++port->senders;
 }
 
@@ -174,6 +182,7 @@ void PortRouter::on_opened(PeerId from, const Record& record) {
   if (port == nullptr || !port->has_key) return;
   port->state = PortState::here;
   ++counters_.moved_in;
+  remove_attachment(port->feeder);
   wake(*port);
   check_senders(rights_.find(record.to)->port);
 }
@@ -204,7 +213,6 @@ void PortRouter::end_claim(uint32_t number, PortError error) {
     Attachment& attachment = *attachments_.find(each);
     if (attachment.peer != kNoPeer || attachment.deadline != kNever) continue;
     attachment.deadline = now_ + options_.grace;
-    expiring_.push_back(each);
   }
   check_end(number);
 }

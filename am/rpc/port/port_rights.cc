@@ -24,6 +24,7 @@ uint32_t PortRouter::make_send_right(uint32_t number) {
     begin_attach(made, right);
   } else {
     right.state = RightState::unborn;
+    right.deadline = now_ + 2 * options_.grace;  // the former home may wait for rights in its queue before it tells the key
     port->unborn.push_back(made);
   }
   drain();
@@ -106,6 +107,7 @@ uint32_t PortRouter::add_right(Right right) {
 
 void PortRouter::begin_attach(uint32_t number, Right& right) {
   right.state = RightState::attaching;
+  right.deadline = now_ + options_.grace;
   right.peer = resolve(right.address);
   if (right.peer == kNoPeer) return die(number, PortError::unreachable);
   uint8_t flags = right.first ? RecordFlags::kFirst : 0;
@@ -194,6 +196,11 @@ void PortRouter::release_transit(uint32_t number) {
   resume_stalled();
 }
 
+// The peer has the descriptor, or the message with it: its right is attached or dead within its own grace time.
+void PortRouter::expect_done(uint32_t number) {
+  if (Transit* const transit = transits_.find(number)) transit->deadline = now_ + 2 * options_.grace;
+}
+
 // Ends the rights of a message that will not be delivered, or that no program receives.
 void PortRouter::release_parcel(Parcel& parcel) {
   for (const SentRight& each : parcel.rights) {
@@ -235,6 +242,7 @@ RightDescriptor PortRouter::describe(uint32_t number, Right& right, SentRight& s
     before->peer = to;
   } else {
     sent.transit = transits_.insert({.right = number, .peer = to});
+    if (sent.transit == 0) return {.receive = right.receive, .error = PortError::no_room};
     ++right.transits;
   }
   ++peer.transits;
@@ -321,7 +329,10 @@ bool PortRouter::next_piece(uint32_t number, Right& right, PeerId to, Record& re
 
 void PortRouter::pop_acked(Right& right, uint64_t sequence) {
   for (; right.base < sequence; ++right.base) {
-    for (const SentRight& each : right.messages.front().rights) disown(each.right);  // the transits stay until the rights are attached
+    for (const SentRight& each : right.messages.front().rights) {
+      expect_done(each.transit);
+      disown(each.right);
+    }
     right.messages.pop_front();
     ++counters_.sent;
   }
@@ -331,7 +342,10 @@ void PortRouter::pop_acked(Right& right, uint64_t sequence) {
 
 void PortRouter::on_attached(PeerId from, const Record& record) {
   Right* const right = rights_.find(record.to);
-  if (right == nullptr || right->peer != from || right->state != RightState::attaching) {
+  if (right == nullptr || right->state == RightState::dead) {  // the answer came too late
+    return emit(from, {.kind = RecordKind::detach, .to = record.from});
+  }
+  if (right->peer != from || right->state != RightState::attaching) {
     ++counters_.bad_records;
     return;
   }
@@ -359,7 +373,9 @@ void PortRouter::on_refused(PeerId from, const Record& record) {
 
 void PortRouter::on_moved(PeerId from, const Record& record) {
   Right* const right = rights_.find(record.to);
-  if (right == nullptr) return;  // our detach record is on its way
+  if (right == nullptr || right->state == RightState::dead) {  // the answer came too late, or crosses our detach record
+    return emit(from, {.kind = RecordKind::detach, .to = record.from});
+  }
   const bool waits = right->state == RightState::attached || right->state == RightState::attaching;
   if (!waits || right->peer != from || right->receive || right->transfer) {
     ++counters_.bad_records;
@@ -412,7 +428,11 @@ void PortRouter::on_done(PeerId from, const Record& record) {
 
 void PortRouter::on_found(PeerId from, const Record& record) {
   Right* const right = rights_.find(record.to);
-  if (right == nullptr || right->peer != from || right->state != RightState::looking || record.rights.size() != 1) {
+  if (right == nullptr || right->state == RightState::dead) {  // the answer came too late
+    for (const RightDescriptor& each : record.rights) emit(from, {.kind = RecordKind::done, .to = each.transit});
+    return;
+  }
+  if (right->peer != from || right->state != RightState::looking || record.rights.size() != 1) {
     ++counters_.bad_records;
     return;
   }

@@ -1,17 +1,24 @@
 // port_router.cc - records on their way to and from peers, and published rights.
 #include "am/rpc/port/port_router.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace unet::rpc {
 namespace {
 
 constexpr size_t kControlMax = 16 * 1024;  // records that wait for one peer; an honest one lets far fewer gather
+constexpr Nanoseconds kExpiries = 4;       // looks for expired waits in PortOptions::grace
 
 }  // namespace
 
+PortOptions PortRouter::within_slots(PortOptions options) noexcept {
+  options.rights_max = std::min(options.rights_max, Slots<Right>::kMax);
+  return options;
+}
+
 PortRouter::PortRouter(PortCarrier& carrier, std::string name, const PortOptions& options, uint64_t seed)
-    : carrier_(carrier), name_(std::move(name)), options_(options), random_(seed) {
+    : carrier_(carrier), name_(std::move(name)), options_(within_slots(options)), random_(seed) {
   peers_.try_emplace(kSelf);
 }
 
@@ -113,8 +120,10 @@ void PortRouter::drain() {
 }
 
 void PortRouter::poll(Nanoseconds now, bool idle) {
-  now_ = now;
-  if (idle) {
+  // After a pause of this space, answers of its peers may be here that it has not seen yet.
+  now_ += std::min(now - std::exchange(polled_, now), options_.grace / kExpiries + 1);
+  // More entries than attachments: most are of attachments that have ended.
+  if (idle || acks_due_.size() > attachments_.size()) {
     for (const uint32_t number : std::exchange(acks_due_, {})) {
       Attachment* const attachment = attachments_.find(number);
       if (attachment == nullptr) continue;
@@ -122,8 +131,35 @@ void PortRouter::poll(Nanoseconds now, bool idle) {
       if (attachment->unacked != 0) acknowledge(*attachment);
     }
   }
-  if (!expiring_.empty()) expire();
+  if (now_ >= next_expiry_) expire();
   drain();
+}
+
+void PortRouter::expire() {
+  next_expiry_ = now_ + options_.grace / kExpiries + 1;
+  std::vector<uint32_t> attachments, rights, transits;
+  attachments_.for_each([&](uint32_t number, const Attachment& attachment) {
+    if (attachment.deadline <= now_) attachments.push_back(number);
+  });
+  rights_.for_each([&](uint32_t number, const Right& right) {
+    const bool waits = right.state != RightState::attached && right.state != RightState::dead;
+    if (waits && right.deadline <= now_) rights.push_back(number);
+  });
+  transits_.for_each([&](uint32_t number, const Transit& transit) {
+    if (transit.deadline <= now_) transits.push_back(number);
+  });
+  counters_.expired += attachments.size() + rights.size() + transits.size();
+  for (const uint32_t number : attachments) {
+    Attachment* const attachment = attachments_.find(number);
+    if (attachment == nullptr) continue;
+    if (attachment->peer == kNoPeer) {
+      remove_attachment(number);
+    } else {
+      lapse(*attachment, number);
+    }
+  }
+  for (const uint32_t number : rights) die(number, PortError::unreachable);
+  for (const uint32_t number : transits) release_transit(number);
 }
 
 // ---- peers
@@ -140,10 +176,12 @@ PeerId PortRouter::resolve(const Address& address) {
   return peer;
 }
 
+// Returns the name as it is known here; empty: no space has such a long one.
 std::string PortRouter::absolute(const std::string& space, PeerId from) const {
   const std::string_view host = from == kSelf ? std::string_view() : carrier_.host_of(from);
   if (host.empty() || space.find('@') != std::string::npos) return space;
-  return space + "@" + std::string(host);
+  std::string whole = space + "@" + std::string(host);
+  return whole.size() <= kPublishedNameMax ? whole : std::string();
 }
 
 void PortRouter::peer_lost(PeerId lost) {
@@ -195,14 +233,16 @@ void PortRouter::unpublish(const std::string& name) {
 }
 
 uint32_t PortRouter::look_up(std::string_view space, std::string_view name) {
-  const uint32_t number = add_right({.state = RightState::looking});
+  const uint32_t number = add_right({.state = RightState::looking, .deadline = now_ + options_.grace});
   if (number == 0) return 0;
   Right& right = *rights_.find(number);
   right.peer = resolve({.space = std::string(space)});
   if (right.peer == kNoPeer) {
     die(number, PortError::unreachable);
+  } else if (name.size() > kPublishedNameMax) {
+    die(number, PortError::not_found);
   } else {
-    emit(right.peer, {.kind = RecordKind::look_up, .from = number, .name = std::string(name.substr(0, kPublishedNameMax))});
+    emit(right.peer, {.kind = RecordKind::look_up, .from = number, .name = std::string(name)});
   }
   drain();
   return number;
@@ -218,6 +258,7 @@ void PortRouter::on_look_up(PeerId from, const Record& record) {
   SentRight sent{.right = found->second};
   Record answer{.kind = RecordKind::found, .to = record.from};
   answer.rights.push_back(describe(found->second, *right, sent, from));
+  expect_done(sent.transit);
   emit(from, std::move(answer));
 }
 

@@ -46,7 +46,9 @@ struct PortOptions {
   uint32_t ports_max = 4096, rights_max = 64 * 1024;
   uint32_t senders_max = 1024;             // attached rights of one message port
   uint32_t peer_rights_max = 8192;         // attached rights of one peer
-  Nanoseconds grace = 10 * kSecond;        // how long a moved message port waits for a sender after its former home was lost
+  // How long this space waits for a peer: for a home's answer, for the rest of a message, or until promised room is used. Also how long a
+  // moved message port waits for a sender after its former home was lost. Only time in which this space polls counts.
+  Nanoseconds grace = 10 * kSecond;
 };
 
 struct PortCounters {
@@ -57,6 +59,8 @@ struct PortCounters {
   uint64_t waits = 0;                 // messages that found no room, so that their sender had to wait
   uint64_t moved_in = 0, moved_out = 0;  // message ports
   uint64_t overrun = 0;               // peers given up because they take no answers
+  uint64_t expired = 0;               // waits for a peer that ended after PortOptions::grace
+  uint64_t discarded = 0;             // messages longer than message_max that came with a message port
 };
 
 // The outcome of a send.
@@ -148,6 +152,10 @@ class PortRouter {
   uint32_t attachments() const noexcept { return attachments_.size(); }
   uint32_t transits() const noexcept { return transits_.size(); }
   uint64_t memory() const noexcept { return memory_; }
+  size_t waiting(uint32_t port) {  // senders that wait for room
+    const Port* const found = ports_.find(port);
+    return found == nullptr ? 0 : found->waiting.size();
+  }
 
  private:
   struct Address {
@@ -162,6 +170,7 @@ class PortRouter {
   struct Parcel {          // a message that waits to be sent, or in a queue
     PortEvent event = PortEvent::message;
     uint64_t cookie = 0;
+    bool placed = false;   // it came by a right, and takes a place of the queue
     std::vector<std::byte> bytes{};
     std::vector<SentRight> rights{};
   };
@@ -184,6 +193,7 @@ class PortRouter {
     uint32_t attachment = 0;  // its number at the home
     uint32_t port = 0;     // receive: the message port here that has claimed it
     PeerId peer = kNoPeer; // the home
+    Nanoseconds deadline = kNever;  // looking, unborn, attaching: the right dies then
     Address address{};
     uint64_t stream = 0;
     std::vector<OldHome> old{};  // former homes that answer for the message port until we detach
@@ -205,14 +215,19 @@ class PortRouter {
     bool promised = false; // told that there is room, and has not used it yet
     bool ack_due = false;
     bool arriving = false; // the first piece of a message is here
+    bool discards = false; // this message is too long to be stored
     uint32_t unacked = 0;
     uint64_t stream = 0;
     uint64_t expected = 1;
-    Nanoseconds deadline = kNever;
-    uint32_t total = 0;
+    Nanoseconds deadline = kNever;  // of the peer: to attach here, to use the promise, or to send the next piece
+    uint32_t total = 0, arrived = 0;
     uint8_t flags = 0;
     std::vector<std::byte> bytes{};
     std::vector<RightDescriptor> rights{};
+  };
+  struct Share {           // what one peer has of a message port
+    uint32_t attachments = 0;
+    uint32_t unfinished = 0;  // promises, and messages of which pieces are missing
   };
   // here: the program has the receive right. offered: the receive right is in a message. leaving: claimed, the queue is under way. moved:
   // answers for the new home. arriving: we have claimed it. lost: its home was lost, or our claim was refused.
@@ -229,15 +244,23 @@ class PortRouter {
     uint32_t claim = 0;        // the receive right by which it came here, until the former home ends its part
     uint32_t claimer = 0;      // the attachment of the new home
     uint32_t transfer = 0;     // the right that carries the queue
+    uint32_t feeder = 0;       // the attachment by which the queue comes here
     Address forward{};
     std::deque<Parcel> queue{};
     std::vector<uint32_t> attachments{};
-    std::deque<uint32_t> waiting{};
+    std::unordered_map<PeerId, Share> shares{};
+    std::deque<uint32_t> waiting{};  // attachments that wait for room
     std::vector<uint32_t> unborn{};
+
+    Share share_of(PeerId peer) const {
+      const auto share = shares.find(peer);
+      return share == shares.end() ? Share() : share->second;
+    }
   };
   struct Transit {
     uint32_t right;
     PeerId peer;
+    Nanoseconds deadline = kNever;  // for the done record, once the peer has the descriptor
   };
   struct Peer {
     std::deque<Record> control;
@@ -249,6 +272,8 @@ class PortRouter {
     bool overrun = false, outgoing = false;
   };
 
+  static PortOptions within_slots(PortOptions options) noexcept;
+
   // port_router.cc: peers, records.
   void dispatch(PeerId from, const Record& record);
   void emit(PeerId to, Record record);
@@ -258,6 +283,7 @@ class PortRouter {
   std::string absolute(const std::string& space, PeerId from) const;
   PortKey random_key() { return {random_.next(), random_.next()}; }
   void on_look_up(PeerId from, const Record& record);
+  void expire();
 
   // port_rights.cc: rights that this space has.
   uint32_t add_right(Right right);
@@ -277,6 +303,7 @@ class PortRouter {
   void disown(uint32_t number);
   void detach_old(Right& right);
   void release_transit(uint32_t number);
+  void expect_done(uint32_t transit);
   void release_parcel(Parcel& parcel);
   void on_attached(PeerId from, const Record& record);
   void on_refused(PeerId from, const Record& record);
@@ -296,15 +323,18 @@ class PortRouter {
   void tell_wait(Attachment& attachment, uint32_t number, std::deque<uint32_t>& list);
   void wake(Port& port);
   void wake_starved();
+  void begin_hold(Attachment& attachment, Port& port);
+  bool end_hold(Attachment& attachment, Port& port);
   void drop_arriving(Attachment& attachment, Port& port);
+  void lapse(Attachment& attachment, uint32_t number);
   void refuse_offers(Port& port, uint32_t except);
+  void erase_attachment(Attachment& attachment, uint32_t number, Port& port);
   void remove_attachment(uint32_t number);
   void end_senders(Port& port);
   void erase_port(uint32_t number);
   void check_senders(uint32_t port);
   void check_end(uint32_t number);
   void queue_event(uint32_t port, PortEvent event, uint64_t cookie);
-  void expire();
 
   // port_moves.cc: moves of message ports.
   uint32_t offer(uint32_t port);
@@ -325,7 +355,9 @@ class PortRouter {
   const PortOptions options_;
   KeyedRandom random_;
   PortCounters counters_;
-  Nanoseconds now_ = 0;
+  Nanoseconds polled_ = 0;          // the time of the last poll
+  Nanoseconds now_ = 0;             // the time that this space has polled
+  Nanoseconds next_expiry_ = 0;
   bool draining_ = false;
   uint64_t memory_ = 0;             // bytes of queued and arriving messages
   Slots<Port> ports_;
@@ -338,7 +370,6 @@ class PortRouter {
   std::vector<uint32_t> stalled_;   // rights with a message that waits for another right, or for another message
   std::vector<uint32_t> leaving_;   // message ports
   std::vector<uint32_t> acks_due_;  // attachments
-  std::vector<uint32_t> expiring_;  // attachments
   std::deque<uint32_t> starved_;    // attachments that wait for memory
 };
 

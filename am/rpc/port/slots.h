@@ -11,14 +11,15 @@ namespace unet::rpc {
 
 // A number has an index and a generation, so a stale number finds nothing. References stay valid until their object is erased. 0 is no
 // number.
-template <typename T>
+template <typename T, uint32_t kIndexBits = 20>
 class Slots {
  public:
-  static constexpr uint32_t kIndexBits = 20;
+  static constexpr uint32_t kMax = 1u << kIndexBits;
 
-  // The caller checks size() against its limit, which is below 2^kIndexBits.
+  // Returns 0 if all kMax indices are in use.
   uint32_t insert(T value) {
     if (free_.empty()) {
+      if (slots_.size() >= kMax) return 0;
       free_.push_back(static_cast<uint32_t>(slots_.size()));
       slots_.emplace_back();
     }
