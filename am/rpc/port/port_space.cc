@@ -81,7 +81,7 @@ Result<std::unique_ptr<PortSpace>> PortSpace::create(Context& context, std::stri
 }
 
 PortSpace::PortSpace(std::unique_ptr<am::Endpoint> endpoint, std::string_view name, const PortSpaceOptions& options)
-    : endpoint_(std::move(endpoint)), peers_max_(std::min(options.peers_max, am::kTranslationsMax)),
+    : endpoint_(std::move(endpoint)), peers_max_(std::min(options.peers_max, am::kTranslationsMax - 1)),
       router_(*this, std::string(name), options.ports) {
   endpoint_->set_handler(kShortHandler, arrive, this);
   endpoint_->set_handler(kMediumHandler, arrive, this);
@@ -149,6 +149,7 @@ PeerId PortSpace::free_peer() {
 
 // A channel that another space has opened leads back to it, but not to its name: a space of another host may claim any name.
 PeerId PortSpace::reach(std::string_view space) {
+  if (space.empty()) return kNoPeer;
   const auto found = std::find_if(peers_.begin(), peers_.end(), [&](const PortPeer& each) {
     return each.state != PeerState::none && each.target == space && !each.broken;
   });
@@ -171,7 +172,10 @@ PeerId PortSpace::peer_of(const am::Token& token) {
   });
   if (found != peers_.end()) return static_cast<PeerId>(found - peers_.begin());
   const PeerId id = free_peer();
-  if (id == kNoPeer) return id;
+  if (id == kNoPeer) {
+    unwelcome_.push_back(token.source());
+    return id;
+  }
   const std::string_view name = token.source_name();
   const size_t at = name.find('@');
   peers_[id] = {.state = PeerState::connected, .source = token.source()};
@@ -223,6 +227,13 @@ void PortSpace::lose(PeerId id) {
   peers_[id] = {};
   --peers_used_;
   router_.peer_lost(id);
+}
+
+// Closes the channels of spaces that found no room, so that they do not wait for answers. The index behind those of the peers is free.
+void PortSpace::turn_away() {
+  for (const uint64_t source : std::exchange(unwelcome_, {})) {
+    if (endpoint_->map_back(peers_max_, source)) static_cast<void>(endpoint_->unmap(peers_max_));
+  }
 }
 
 void PortSpace::come_back(am::Endpoint&, const am::Returned& returned, void* context) {
@@ -293,6 +304,7 @@ bool PortSpace::send_records(PeerId id, PortPeer& peer) {
 
 void PortSpace::serve(bool idle) {
   if (unconnected_ != 0) connect_peers();
+  if (!unwelcome_.empty()) turn_away();
   if (any_broken_ || ++looks_ >= kLookEvery) look_at_peers();
   router_.poll(am::flow_now(), idle);
   for (const PeerId id : router_.take_outgoing()) {

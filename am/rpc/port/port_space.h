@@ -95,7 +95,7 @@ struct PortMessage {
 struct PortSpaceOptions {
   PortOptions ports;
   am::Options endpoint;      // `both_ways` is always set
-  uint32_t peers_max = 1024; // other spaces with which this one has a channel
+  uint32_t peers_max = 1024; // other spaces that send records to this one; the channel of one more is closed
 };
 
 class PortSpace : private PortCarrier {
@@ -181,6 +181,7 @@ class PortSpace : private PortCarrier {
   void connect_peers();
   void look_at_peers();
   void lose(PeerId peer);
+  void turn_away();
   bool send_records(PeerId id, PortPeer& peer);
   bool send_record(PeerId id, PortPeer& peer, const Record& record);
 
@@ -189,6 +190,7 @@ class PortSpace : private PortCarrier {
   std::vector<PortPeer> peers_;      // by PeerId, which is also the translation
   uint32_t peers_used_ = 0;
   uint32_t unconnected_ = 0;         // peers that are opening or connected
+  std::vector<uint64_t> unwelcome_;  // Token::source() of spaces for which there is no room
   uint32_t looks_ = 0;               // polls since the last look_at_peers()
   bool any_broken_ = false;
   bool arrived_ = false;             // a record has come since the last serve()

@@ -184,6 +184,26 @@ TEST_CASE("a message port tells once that it has no more senders, and the death 
   CHECK(client.send(right, bytes_of(3)) == SendResult::dead);
 }
 
+TEST_CASE("a space that takes no more peers closes the channel of the next one, which learns it at once") {
+  World world;
+  PortSpaceOptions options;
+  options.peers_max = 1;
+  PortSpace& server = world.add("server", options);
+  PortSpace& client = world.add("client");
+  PortSpace& late = world.add("late");
+  ReceiveRight port = server.make_port();
+  REQUIRE(server.publish("port", port.make_send_right()));
+  SendRight right = client.look_up("server", "port");
+  world.send(client, right, 1);
+  REQUIRE(number_in(world.next(server, port)) == 1);
+  SendRight refused = late.look_up("server", "port");
+  const Nanoseconds start = monotonic_now();
+  world.until([&] { return refused.error() == PortError::unreachable; });
+  CHECK(monotonic_now() - start < options.ports.grace / 2);
+  world.send(client, right, 2);
+  CHECK(number_in(world.next(server, port)) == 2);
+}
+
 TEST_CASE("a full queue makes its senders wait, and loses nothing") {
   World world;
   PortSpaceOptions options;
