@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "apps/bench/machine/memory_use.h"
+#include "apps/bench/paths/am/settle.h"
 #include "apps/bench/workloads/am.h"
 
 namespace unet::bench {
@@ -147,20 +148,7 @@ bool AmSide::arrive_until(uint64_t count, const RunContext& context) {
 // Ends a slice. Messages without an acknowledgement would look like a silent peer until the path's next slice. Side B goes on for a while
 // even when it was stopped: side A may be waiting for a credit.
 void AmSide::settle(const RunContext& context) {
-  const bool a = context.side == Side::a;
-  auto& own = context.control.settled[a ? 0 : 1];
-  auto& other = context.control.settled[a ? 1 : 0];
-  const auto settled = [&] {
-    const am::Flow* const flow = endpoint_->flow(0);
-    return endpoint_->flush(0) && (flow == nullptr || flow->unhandled() == 0);
-  };
-  const Nanoseconds start = monotonic_now();
-  while (monotonic_now() - start < kSettleTime) {
-    if (own.load(std::memory_order_relaxed) == 0 && settled()) own.store(1, std::memory_order_release);
-    if (own.load(std::memory_order_relaxed) != 0 && other.load(std::memory_order_acquire) != 0) return;
-    endpoint_->poll();
-    if (yields_) sched_yield();
-  }
+  settle_both(context, yields_, [&] { return all_handled(*endpoint_); }, [&] { endpoint_->poll(); });
 }
 
 bool AmSide::request(uint8_t handler) {

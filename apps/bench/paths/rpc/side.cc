@@ -3,9 +3,9 @@
 
 #include <unistd.h>
 
+#include "apps/bench/paths/am/settle.h"
 #include "apps/bench/paths/unet/endpoints.h"
 #include "apps/bench/results/stats.h"
-#include "apps/bench/workloads/am.h"
 
 namespace unet::bench {
 
@@ -99,20 +99,7 @@ bool RpcSide::serve_until(const StopFlag& stop, Ready ready) {
 
 // Ends a slice, as AmSide::settle(). A client that was stopped waits for the answer of its last call, which side B still gives here.
 void RpcSide::settle(const RunContext& context) {
-  const bool a = context.side == Side::a;
-  auto& own = context.control.settled[a ? 0 : 1];
-  auto& other = context.control.settled[a ? 1 : 0];
-  const auto settled = [&] {
-    const am::Flow* const flow = endpoint().flow(0);
-    return endpoint().flush(0) && (flow == nullptr || flow->unhandled() == 0);
-  };
-  const Nanoseconds start = monotonic_now();
-  while (monotonic_now() - start < kSettleTime) {
-    if (own.load(std::memory_order_relaxed) == 0 && settled()) own.store(1, std::memory_order_release);
-    if (own.load(std::memory_order_relaxed) != 0 && other.load(std::memory_order_acquire) != 0) return;
-    poll();
-    if (yields_) sched_yield();
-  }
+  settle_both(context, yields_, [&] { return all_handled(endpoint()); }, [&] { poll(); });
 }
 
 // ---- slices
