@@ -28,9 +28,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const uint8_t step = data[at];
     const size_t length = std::min<size_t>(data[at + 1], size - at - 2);
     const PeerId peer = step & 1;
-    if (const auto record = decode(as_bytes(data + at + 2, length))) {
+    if (const auto record = decode_record(as_bytes(data + at + 2, length))) {
       std::vector<std::byte> again(head_size(*record) + record->body.size());
-      UNET_CHECK(encode(*record, again.data()) == again.size() && again.size() == length);
+      UNET_CHECK(encode_record(*record, again.data()) == again.size() && again.size() == length);
       router.handle(peer, *record);
     }
     at += 2 + length;

@@ -117,16 +117,16 @@ TEST_CASE("a record is the same after its way as bytes, and a part of it is no r
   for (int i = 0; i < 3000; ++i) {
     const Record record = random_record(random);
     std::vector<std::byte> bytes(head_size(record));
-    REQUIRE(encode(record, bytes.data()) == bytes.size());
-    const auto again = decode(bytes);
+    REQUIRE(encode_record(record, bytes.data()) == bytes.size());
+    const auto again = decode_record(bytes);
     REQUIRE(again);
     REQUIRE(again->kind == record.kind);
     std::vector<std::byte> twice(head_size(*again));
-    REQUIRE(encode(*again, twice.data()) == twice.size());
+    REQUIRE(encode_record(*again, twice.data()) == twice.size());
     REQUIRE(twice == bytes);
-    for (size_t size = 0; size < bytes.size(); ++size) REQUIRE(!decode(Bytes(bytes).first(size)));
+    for (size_t size = 0; size < bytes.size(); ++size) REQUIRE(!decode_record(Bytes(bytes).first(size)));
     bytes[0] = static_cast<std::byte>(16 + random() % 200);
-    REQUIRE(!decode(bytes));
+    REQUIRE(!decode_record(bytes));
   }
 }
 
@@ -136,7 +136,7 @@ TEST_CASE("random bytes are no record, or one that can be written again") {
     std::vector<std::byte> bytes(random() % 120);
     for (std::byte& each : bytes) each = static_cast<std::byte>(random());
     if (!bytes.empty()) bytes[0] = static_cast<std::byte>(random() % 17);
-    if (const auto record = decode(bytes)) REQUIRE(head_size(*record) + record->body.size() == bytes.size());
+    if (const auto record = decode_record(bytes)) REQUIRE(head_size(*record) + record->body.size() == bytes.size());
   }
 }
 

@@ -113,12 +113,12 @@ struct Network : Simulator {
   void send(Wire& wire, int from, const Record& record) {
     std::vector<std::byte> bytes(head_size(record) + record.body.size());
     REQUIRE(bytes.size() <= kRecordMax);
-    REQUIRE(encode(record, bytes.data()) == bytes.size());
+    REQUIRE(encode_record(record, bytes.data()) == bytes.size());
     wire.links[static_cast<size_t>(from)].send(now(), 0, [&wire, from, bytes](bool) {
       const auto there = static_cast<size_t>(1 - from);
       Space* const space = wire.ends[there];
       if (space == nullptr || !space->wires.contains(wire.numbers[there])) return;
-      const auto record_there = decode(bytes);
+      const auto record_there = decode_record(bytes);
       REQUIRE(record_there);
       space->router.handle(wire.numbers[there], *record_there);
       space->busy = true;

@@ -255,7 +255,7 @@ void PortSpace::arrive(am::Token& token, void* context) {
     const auto filling = bytes.empty() ? size_t{1} : std::to_integer<size_t>(bytes[0]);
     bytes = filling < bytes.size() ? bytes.subspan(1, bytes.size() - 1 - filling) : Bytes();
   }
-  const auto record = decode(bytes);
+  const auto record = decode_record(bytes);
   if (!record) {
     ++self.malformed_;
     return;
@@ -274,15 +274,15 @@ bool PortSpace::send_record(PeerId id, PortPeer& peer, const Record& record) {
     auto* const bytes = reinterpret_cast<std::byte*>(words.data());
     const uint32_t count = (size + 4) / 4;
     bytes[0] = static_cast<std::byte>(4 * count - size - 1);
-    encode(record, bytes + 1);
+    encode_record(record, bytes + 1);
     if (endpoint_->request_now(id, kShortHandler, {}, {words.data(), count}) != am::Outcome::not_sent) return true;
   } else if (const MutableBytes room = endpoint_->reserve_now(id, size, 0); !room.empty()) {
-    encode(record, room.data());
+    encode_record(record, room.data());
     endpoint_->commit(kMediumHandler, size, {});
     return true;
   }
   peer.encoded.resize(size);
-  encode(record, peer.encoded.data());
+  encode_record(record, peer.encoded.data());
   return false;
 }
 

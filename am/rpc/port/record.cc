@@ -155,7 +155,7 @@ uint32_t head_size(const Record& record) {
   return measure.size;
 }
 
-uint32_t encode(const Record& record, std::byte* to) {
+uint32_t encode_record(const Record& record, std::byte* to) {
   Writer writer{to + 1};
   *to = static_cast<std::byte>(record.kind);
   visit(writer, const_cast<Record&>(record));
@@ -163,7 +163,7 @@ uint32_t encode(const Record& record, std::byte* to) {
   return static_cast<uint32_t>(writer.at - to + static_cast<ptrdiff_t>(record.body.size()));
 }
 
-std::optional<Record> decode(Bytes from) {
+std::optional<Record> decode_record(Bytes from) {
   Record record;
   Reader reader{from};
   reader.number(record.kind);

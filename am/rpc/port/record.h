@@ -96,8 +96,8 @@ struct Record {
 // Returns the encoded size without the body.
 uint32_t head_size(const Record& record);
 // Writes head and body to `to`, which has room for both. Returns the size.
-uint32_t encode(const Record& record, std::byte* to);
+uint32_t encode_record(const Record& record, std::byte* to);
 // Returns nothing if the bytes are no record. Reads each byte once, since a local peer may change them; `body` points into `from`.
-std::optional<Record> decode(Bytes from);
+std::optional<Record> decode_record(Bytes from);
 
 }  // namespace unet::rpc
