@@ -79,6 +79,18 @@ def bindings_and_death():
     require(found == ["lost", "lost_max"], f"rpc-death: {found}{err}")
 
 
+def ports():
+    """Round trips and streams of message ports with each kind of flow, in a process and over a wire."""
+    rows, err = measured("ports", "--path", "ports-local,ports-memif", "--size", "8,1M")
+    flows = ["windowed", "one_message", "stop_and_wait"]
+    for path in ("local", "memif"):
+        found = {size: [(row["metric"], row["baseline"]) for row in rows if (row["path"], row["size"]) == ("ports-" + path, size)]
+                 for size in (8, 1 << 20)}
+        trips = [(flow, "limit-pingpong") for flow in flows] + [("windowed", "am-" + path)]
+        require(found[8] == trips, f"ports: {path}: {found}{err}")
+        require(found[1 << 20] == [(flow, "limit-memcpy") for flow in flows], f"ports: {path}: {found}{err}")
+
+
 def techniques():
     """Each technique that is left out, beside the same with it."""
     rows, err = measured("ipc-techniques")
@@ -99,6 +111,6 @@ def files():
     require(found == ways, f"pipe: {found}{err}")
 
 
-for part in (calls, one_core, parts_and_scale, bindings_and_death, techniques, files):
+for part in (calls, one_core, parts_and_scale, bindings_and_death, ports, techniques, files):
     part()
     print(part.__name__, "ok", flush=True)

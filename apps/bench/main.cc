@@ -172,6 +172,7 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
     case Method::rpc_cost: return measure_rpc_cost(session, *job.benchmark, size, paths, options);
     case Method::rpc_scale: return measure_rpc_scale(session, *job.benchmark, size, paths, options);
     case Method::rpc_death: return measure_rpc_death(session, *job.benchmark, size, paths, options);
+    case Method::ports: return measure_ports(session, *job.benchmark, size, paths, options);
     case Method::rpc: return measure_rpc(session, *job.benchmark, size, paths, options);
     case Method::restart: return measure_restart(session, *job.benchmark, size, paths, options);
     case Method::idle: return measure_idle(session, *job.benchmark, size, paths, options);

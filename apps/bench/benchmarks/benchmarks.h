@@ -27,6 +27,7 @@ enum class Method : uint8_t {
   rpc_cost,   // slices of the parts of a call
   rpc_scale,  // slices of many callers
   rpc_death,  // servers that are killed
+  ports,      // slices of message ports, for each kind of flow
   techniques, // slices without one technique, beside slices with it
   restart,    // traffic while the network interface is replaced
   programs,   // programs of others, each for seconds, without a session (programs/programs.h)

@@ -1,5 +1,6 @@
 // call_benchmarks.cc - the benchmarks of calls, and of what fast calls are made of.
 #include "apps/bench/benchmarks/benchmarks.h"
+#include "apps/bench/results/sizes.h"
 
 namespace unet::bench {
 
@@ -91,6 +92,23 @@ std::vector<Benchmark> call_benchmarks() {
        .metric = "lost",
        .unit = "ns",
        .limit = "limit-rpc"},
+      {.name = "ports",
+       .method = Method::ports,
+       .workload = Workload::rtt,
+       .own_paths = true,
+       .what = "message ports: request and answer, and long messages with a window, with one message and page by page",
+       .detail =
+           "A sends a message to a message port of B. Up to 64 B: B answers to a message port of A; one request at a time. Longer: a\n"
+           "stream in one direction, of which B reads the number of each message where it lies. windowed: 32 messages under way.\n"
+           "one_message: PortOptions::window = 1. stop_and_wait: a page at a time, as NORMA IPC. Ratio: of round trips over\n"
+           "limit-pingpong, and in a further record over a short Active Message with its reply on the same path (am-NAME); of streams\n"
+           "over limit-memcpy.",
+       .metric = "windowed",
+       .unit = "ns",
+       .sizes = {8, 4096, 65536, kSizeMax},
+       .size_max = kSizeMax,
+       .limit = "limit-pingpong",
+       .large_limit = "limit-memcpy"},
       {.name = "ipc-techniques",
        .method = Method::techniques,
        .workload = Workload::technique,

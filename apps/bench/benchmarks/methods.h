@@ -36,6 +36,8 @@ Records measure_rpc_cost(Session&, const Benchmark&, uint32_t size, const PathIn
 Records measure_rpc_scale(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // The workload server_death, a slice per repetition, and the longest time of all.
 Records measure_rpc_death(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// Message ports: round trips, or streams, of each kind of flow.
+Records measure_ports(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // Round trips that lack one technique, each beside those that have it.
 Records measure_techniques(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // Each access of Split-C, beside the limit of its own kind.

@@ -1,11 +1,12 @@
 // rpc.cc - the rows of rpc: each call on each path, beside the least that it can be, and ours beside other things of the same run; of
-// rpc-cost: the parts of a call; and of rpc-scale: many callers.
+// rpc-cost: the parts of a call; of rpc-scale: many callers; and of ports: message ports.
 #include <algorithm>
 #include <utility>
 
 #include "apps/bench/benchmarks/methods.h"
 #include "apps/bench/benchmarks/rows.h"
 #include "apps/bench/workloads/calls.h"
+#include "apps/bench/workloads/ports.h"
 
 namespace unet::bench {
 
@@ -138,6 +139,27 @@ Records measure_rpc_death(Session& session, const Benchmark& benchmark, uint32_t
     records.push_back(record_of_values(benchmark, info, 0, options, benchmark.metric + "_max", benchmark.unit, {longest}));
   }
   return records;
+}
+
+Records measure_ports(Session& session, const Benchmark& benchmark, uint32_t size, const PathIndices& paths,
+                      const MeasureOptions& options) {
+  const bool is_null = size <= Benchmark::kSmallMax;
+  const Workload workload = is_null ? Workload::rtt : Workload::bandwidth;
+  std::vector<RowSpec> rows;
+  for (const size_t index : paths) {
+    const PathInfo& info = session.path(index).info();
+    if (info.kind == Kind::limit || !takes_part(benchmark, session.path(index))) continue;
+    const auto add = [&](uint32_t flow, RowSlices limit) {
+      rows.push_back({.metric = kPortFlows[flow],
+                      .unit = is_null ? "ns" : "GB/s",
+                      .own = {.path = info.name, .workload = workload, .size = size, .condition = flow},
+                      .limit = std::move(limit)});
+    };
+    for (uint32_t i = 0; i < kPortFlows.size(); ++i) add(i, {.path = benchmark.limit_path(size), .workload = workload, .size = size});
+    const std::string& am = info.more_baselines[0];
+    if (is_null && is_there(session, am)) add(0, {.path = am, .workload = Workload::am_short, .size = size});
+  }
+  return measure_rows(session, benchmark, rows, 4, options);
 }
 
 }  // namespace unet::bench

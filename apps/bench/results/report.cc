@@ -45,7 +45,7 @@ std::string row_name(const Record& record) {
   if (record.bench == "kernels") return record.metric + ", " + record.path;
   if (record.bench == "tasks") return record.path + ", " + record.metric;
   if (record.bench == "sockets") return record.metric;
-  if (record.bench == "rpc-scale") return record.path + ", " + record.metric;
+  if (record.bench == "rpc-scale" || record.bench == "ports") return record.path + ", " + record.metric;
   if (record.bench == "many" || record.bench == "rpc-bindings") return record.path + ", " + std::to_string(record.size) + " idle";
   const size_t idle = record.metric.find("_idle");
   if (idle == std::string::npos) return record.path;

@@ -93,7 +93,7 @@ class MemcpyRing final : public Path {
 
  private:
   SharedMemory memory_;
-  MessageBuffers buffers_{kMessageMax};
+  MessageBuffers buffers_{kBlockMax};
 };
 
 // One process writes into memory that the other has mapped and reads only at the end; or it reads memory that the other has written.

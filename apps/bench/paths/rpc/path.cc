@@ -1,5 +1,5 @@
 // path.cc - the paths `rpc-*` of ours: calls between two processes, on a local channel, through unetd's engine, over each wire, and with
-// both processes on one core.
+// both processes on one core. The paths `ports-*`: message ports, on a local channel and over each wire.
 #include "apps/bench/paths/rpc/path.h"
 
 #include <signal.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "apps/bench/paths/paths.h"
+#include "apps/bench/paths/rpc/port_side.h"
 #include "apps/bench/paths/rpc/side.h"
 #include "apps/bench/paths/unet/path_ni.h"
 
@@ -17,9 +18,11 @@ namespace {
 
 enum class Place : uint8_t { local, through_engine, wire, one_core };
 
-class RpcPath final : public Path {
+// CallSide: RpcSide or PortSide.
+template <typename CallSide>
+class CallPath final : public Path {
  public:
-  RpcPath(PathInfo info, Place place, std::shared_ptr<WirePort> wire = nullptr)
+  CallPath(PathInfo info, Place place, std::shared_ptr<WirePort> wire = nullptr)
       : Path(std::move(info)), place_(place), ni_(std::move(wire)) {}
 
   Status fits(Workload, uint32_t size) const override {
@@ -37,14 +40,16 @@ class RpcPath final : public Path {
     auto context = ni_.open(run, environment);
     if (!context) return tl::unexpected(context.error());
     const bool a = run.side == Side::a;
-    side_ = std::make_unique<RpcSide>(info_.shares_cores && place_ != Place::one_core && !a, service_processes());
+    side_ = std::make_unique<CallSide>(info_.shares_cores && place_ != Place::one_core && !a, service_processes());
     if (!a) return side_->serve(**context, info_.name, run.stop);
     const auto path = place_ == Place::through_engine ? control::Path::ni : control::Path::automatic;
     return side_->connect(**context, ni_.at_side_b(info_.name), path, run.stop);
   }
 
   Outcome run(const Slice& slice, RunContext& context) override {
-    if (slice.workload == Workload::server_death) return lose_servers(slice, context);
+    if constexpr (std::is_same_v<CallSide, RpcSide>) {
+      if (slice.workload == Workload::server_death) return lose_servers(slice, context);
+    }
     return side_->run(slice, context, place_ == Place::one_core ? &one_core_ : nullptr);
   }
 
@@ -90,8 +95,10 @@ class RpcPath final : public Path {
   const Place place_;
   PathNi ni_;
   OneCore one_core_;
-  std::unique_ptr<RpcSide> side_;
+  std::unique_ptr<CallSide> side_;
 };
+using RpcPath = CallPath<RpcSide>;
+using PortPath = CallPath<PortSide>;
 
 PathInfo call_info_of(const std::string& name, const std::string& what, std::vector<std::string> beside) {
   return {.name = "rpc-" + name,
@@ -101,6 +108,16 @@ PathInfo call_info_of(const std::string& name, const std::string& what, std::vec
           .workloads = {Workload::call, Workload::rate, Workload::call_part, Workload::callers, Workload::callers_rate},
           .only = {"rpc", "rpc-rate", "rpc-cost"},
           .more_baselines = std::move(beside)};
+}
+
+PathInfo port_info_of(const std::string& name, const std::string& what) {
+  return {.name = "ports-" + name,
+          .kind = Kind::ours,
+          .what = "message ports of U-Net " + what,
+          .setting = "PortSpace, default options but for the kind of flow; both sides poll",
+          .workloads = {Workload::rtt, Workload::bandwidth},
+          .only = {"ports"},
+          .more_baselines = {"am-" + name}};
 }
 
 }  // namespace
@@ -119,12 +136,16 @@ void add_rpc_paths(Paths& paths) {
   one_core.only = {"rpc", "one-core", "rpc-scale"};
   one_core.baseline = "limit-handoff";
   paths.push_back(std::make_unique<RpcPath>(std::move(one_core), Place::one_core));
+  paths.push_back(std::make_unique<PortPath>(port_info_of("local", "over a local channel"), Place::local));
 }
 
 void add_rpc_wire(Paths& paths, const std::string& name, const std::string& setting, std::shared_ptr<WirePort> wire) {
   PathInfo info = call_info_of(name, "over " + name + ", an embedded NI in each process", {"am-" + name, name});
   info.setting = setting + ", " + info.setting;
-  paths.push_back(std::make_unique<RpcPath>(std::move(info), Place::wire, std::move(wire)));
+  paths.push_back(std::make_unique<RpcPath>(std::move(info), Place::wire, wire));
+  PathInfo ports = port_info_of(name, "over " + name + ", an embedded NI in each process");
+  ports.setting = setting + ", " + ports.setting;
+  paths.push_back(std::make_unique<PortPath>(std::move(ports), Place::wire, std::move(wire)));
 }
 
 }  // namespace unet::bench
