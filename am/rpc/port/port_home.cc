@@ -247,7 +247,9 @@ void PortRouter::on_message(PeerId from, const Record& record) {
     if ((record.flags & RecordFlags::kAckNow) == 0) return;
   }
   if ((record.flags & RecordFlags::kAckNow) != 0 || ++attachment->unacked >= kAckEvery) return acknowledge(*attachment);
-  if (!std::exchange(attachment->ack_due, true)) acks_due_.push_back(record.to);
+  if (std::exchange(attachment->ack_due, true)) return;
+  if (acks_due_.empty()) acks_since_ = polled_;
+  acks_due_.push_back(record.to);
 }
 
 // The peer has a place of the queue without a whole message, and must go on in time.
@@ -391,6 +393,7 @@ void PortRouter::wake(Port& port) {
 }
 
 void PortRouter::wake_starved() {
+  if (starved_.empty()) return;  // a new deque allocates
   for (const uint32_t number : std::exchange(starved_, {})) {
     Attachment* const attachment = attachments_.find(number);
     if (attachment != nullptr && std::exchange(attachment->waiting, false)) acknowledge(*attachment);

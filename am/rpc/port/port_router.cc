@@ -8,6 +8,7 @@ namespace unet::rpc {
 namespace {
 
 constexpr size_t kControlMax = 16 * 1024;  // records that wait for one peer; an honest one lets far fewer gather
+constexpr Nanoseconds kAckDelay = 50 * kMicrosecond;  // an ack that waits may be one for several messages
 constexpr Nanoseconds kExpiries = 4;       // looks for expired waits in PortOptions::grace
 
 }  // namespace
@@ -18,9 +19,7 @@ PortOptions PortRouter::within_slots(PortOptions options) noexcept {
 }
 
 PortRouter::PortRouter(PortCarrier& carrier, std::string name, const PortOptions& options, uint64_t seed)
-    : carrier_(carrier), name_(std::move(name)), options_(within_slots(options)), random_(seed) {
-  peers_.try_emplace(kSelf);
-}
+    : carrier_(carrier), name_(std::move(name)), options_(within_slots(options)), random_(seed), self_(peers_[kSelf]) {}
 
 // ---- records
 
@@ -77,11 +76,12 @@ void PortRouter::add_outgoing(PeerId id) {
   if (const auto found = peers_.find(id); found != peers_.end()) list_outgoing(id, found->second);
 }
 
-std::vector<PeerId> PortRouter::take_outgoing() {
-  for (const PeerId id : outgoing_) {
+void PortRouter::take_outgoing(std::vector<PeerId>& peers) {
+  peers.clear();
+  peers.swap(outgoing_);
+  for (const PeerId id : peers) {
     if (const auto found = peers_.find(id); found != peers_.end()) found->second.outgoing = false;
   }
-  return std::exchange(outgoing_, {});
 }
 
 bool PortRouter::is_overrun(PeerId peer) const {
@@ -113,7 +113,7 @@ bool PortRouter::take(PeerId id, Record& record) {
 
 // Handles what this space sends to itself. Every call that may emit records ends with this one.
 void PortRouter::drain() {
-  if (std::exchange(draining_, true)) return;
+  if ((self_.control.empty() && self_.ready.empty()) || std::exchange(draining_, true)) return;
   Record record;
   while (take(kSelf, record)) dispatch(kSelf, record);
   draining_ = false;
@@ -123,13 +123,15 @@ void PortRouter::poll(Nanoseconds now, bool idle) {
   // After a pause of this space, answers of its peers may be here that it has not seen yet.
   now_ += std::min(now - std::exchange(polled_, now), options_.grace / kExpiries + 1);
   // More entries than attachments: most are of attachments that have ended.
-  if (idle || acks_due_.size() > attachments_.size()) {
-    for (const uint32_t number : std::exchange(acks_due_, {})) {
+  if (idle || now - acks_since_ >= kAckDelay || acks_due_.size() > attachments_.size()) {
+    acks_leaving_.swap(acks_due_);
+    for (const uint32_t number : acks_leaving_) {
       Attachment* const attachment = attachments_.find(number);
       if (attachment == nullptr) continue;
       attachment->ack_due = false;
       if (attachment->unacked != 0) acknowledge(*attachment);
     }
+    acks_leaving_.clear();
   }
   if (now_ >= next_expiry_) expire();
   drain();

@@ -136,12 +136,12 @@ class PortRouter {
   void peer_lost(PeerId peer);
   // Moves the next record for the peer to `record`; false: there is none. Encode it before any other call, as its body is not owned.
   bool take(PeerId peer, Record& record);
-  // Returns the peers for which there may be records, and forgets them. add_outgoing() puts one back.
-  std::vector<PeerId> take_outgoing();
+  // Moves the peers for which there may be records to `peers`, and forgets them. add_outgoing() puts one back.
+  void take_outgoing(std::vector<PeerId>& peers);
   void add_outgoing(PeerId peer);
   // Returns true if the peer must be given up: it takes no records, but asks for more.
   bool is_overrun(PeerId peer) const;
-  // `idle`: no record has come since the last call; acknowledgements that could wait leave now.
+  // `idle`: acknowledgements that could wait leave now.
   void poll(Nanoseconds now, bool idle);
   // Returns whether nothing is under way: messages, offers, claims, rights.
   bool is_settled();
@@ -365,11 +365,14 @@ class PortRouter {
   Slots<Right> rights_;
   Slots<Transit> transits_;
   std::unordered_map<PeerId, Peer> peers_;
+  Peer& self_;                      // peer kSelf
   std::vector<PeerId> outgoing_;
   std::map<std::string, uint32_t> published_;
   std::vector<uint32_t> stalled_;   // rights with a message that waits for another right, or for another message
   std::vector<uint32_t> leaving_;   // message ports
   std::vector<uint32_t> acks_due_;  // attachments
+  Nanoseconds acks_since_ = 0;      // polled_ when the first of them came
+  std::vector<uint32_t> acks_leaving_;  // empty but in poll(); its memory is used again
   std::deque<uint32_t> starved_;    // attachments that wait for memory
 };
 

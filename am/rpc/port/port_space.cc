@@ -307,14 +307,16 @@ void PortSpace::serve(bool idle) {
   if (!unwelcome_.empty()) turn_away();
   if (any_broken_ || ++looks_ >= kLookEvery) look_at_peers();
   router_.poll(am::flow_now(), idle);
-  for (const PeerId id : router_.take_outgoing()) {
+  router_.take_outgoing(outgoing_);
+  for (const PeerId id : outgoing_) {
     if (id < peers_.size() && peers_[id].state != PeerState::none && !send_records(id, peers_[id])) router_.add_outgoing(id);
   }
 }
 
 uint32_t PortSpace::poll() {
   const uint32_t count = endpoint_->poll();
-  serve(!std::exchange(arrived_, false));
+  arrived_ = false;
+  serve(false);
   return count;
 }
 

@@ -193,7 +193,8 @@ class PortSpace : private PortCarrier {
   std::vector<uint64_t> unwelcome_;  // Token::source() of spaces for which there is no room
   uint32_t looks_ = 0;               // polls since the last look_at_peers()
   bool any_broken_ = false;
-  bool arrived_ = false;             // a record has come since the last serve()
+  bool arrived_ = false;             // a record has come since the last poll() or wait()
+  std::vector<PeerId> outgoing_;     // serve() uses its memory again
   uint64_t malformed_ = 0;           // records that do not parse
   uint32_t rights_ = 0;              // of the program
   PortRouter router_;
