@@ -46,9 +46,10 @@ INCLUDE_TABLE = [
     ("am/rpc/task",      ["unet", "am/*.h", "am/rpc/codec.h"]),
     ("am/rpc",           ["unet", "am/*.h", "am/rpc/fiber"]),
     ("am",               ["unet"]),
+    ("fabric",           ["unet", "am/*.h"]),
     ("apps/examples",    ["unet", "ipstack", "am"]),
     ("apps",             ["unet", "ipstack", "ni", "drivers", "am"]),
-    ("tests",            ["unet", "ipstack", "ni", "drivers", "am", "apps"]),
+    ("tests",            ["unet", "ipstack", "ni", "drivers", "am", "fabric", "apps"]),
 ]
 
 # Headers of other projects that not every directory may use. (header, where it may be included)
@@ -58,6 +59,7 @@ EXTERNAL_TABLE = [
     ("xdp/*",          ["drivers"]),
     ("pmix*",          ["am/splitc/launcher_pmix.cc"]),
     ("boost/*",        ["am/rpc/fiber"]),
+    ("rdma/*",         ["fabric", "tests"]),
     ("catch2/*",       ["*_test.cc", "tests"]),
     ("CLI/*",          ["apps"]),
     ("grpcpp/*",       ["apps/bench/rivals"]),
@@ -91,11 +93,11 @@ INCLUDE_TABLE[:0] = [
 NAMESPACES = [
     ("ni/engine", "unet::engine"), ("ni/service", "unet::service"), ("ni", "unet"), ("unet", "unet"), ("drivers", "unet::drivers"),
     ("ipstack/tcp", "unet::tcp"), ("ipstack/sockets", "unet::sockets"), ("ipstack/preload", "unet::preload"), ("ipstack", "unet::ip"),
-    ("am/splitc", "unet::splitc"), ("am/rpc/fiber", "unet::fiber"), ("am/rpc", "unet::rpc"), ("am", "unet::am"), ("apps/bench", "unet::bench"),
+    ("am/splitc", "unet::splitc"), ("am/rpc/fiber", "unet::fiber"), ("am/rpc", "unet::rpc"), ("am", "unet::am"), ("fabric", "unet::fabric"), ("apps/bench", "unet::bench"),
 ]
 
 DATA_PATH = ["ni/engine", "drivers"]
-LIBRARIES = ["unet", "ipstack", "ni", "drivers", "am"]
+LIBRARIES = ["unet", "ipstack", "ni", "drivers", "am", "fabric"]
 
 # Words in code (not in comments or strings) that need a reason: (rule, regular expression, where, why).
 BANNED = [

@@ -1,0 +1,80 @@
+// completion_queue.h - the object of fi_cq_open(): the ends of data transfers, in order.
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_eq.h>
+
+#include <deque>
+#include <vector>
+
+#include "fabric/waiter.h"
+
+namespace unet::fabric {
+
+// fi_ops_domain::cq_open.
+int open_completion_queue(fid_domain* domain, fi_cq_attr* attributes, fid_cq** queue, void* context);
+
+// The end of a transfer, with everything that any format tells.
+struct Completion {
+  void* context = nullptr;
+  uint64_t flags = 0;
+  size_t length = 0;
+  void* buffer = nullptr;
+  uint64_t data = 0, tag = 0;
+  fi_addr_t source = FI_ADDR_NOTAVAIL;
+};
+
+class CompletionQueue : public fid_cq {
+ public:
+  CompletionQueue(Domain& domain, const fi_cq_attr& attributes, void* context);
+
+  Domain& domain() noexcept { return domain_; }
+  Waiter& waiter() noexcept { return waiter_; }
+  bool has_endpoints() const noexcept { return waiter_.has_endpoints(); }
+
+  // ---- called by endpoints, with the domain's lock
+
+  // Whether an operation may begin that will end here: the program reads too rarely otherwise.
+  bool has_room() const noexcept { return count_ < size_; }
+  void add(const Completion& completion) noexcept {
+    if (__builtin_expect(count_ == entries_.size(), 0)) grow();
+    Entry& entry = entries_[(first_ + count_++) & (entries_.size() - 1)];
+    entry.completion = completion;
+    entry.failed = false;
+  }
+  // `overflow`: bytes of the message that found no room.
+  void add_error(const Completion& completion, int error, size_t overflow = 0);
+
+  // ---- called by the program
+
+  ssize_t read(void* to, size_t count, fi_addr_t* sources);
+  ssize_t read_error(fi_cq_err_entry* to);
+  // Waits for at most `timeout` milliseconds; -1: for ever.
+  ssize_t read_waiting(void* to, size_t count, fi_addr_t* sources, int timeout);
+  void signal();
+  int try_wait();
+
+ private:
+  struct alignas(64) Entry {
+    Completion completion;
+    bool failed;  // the oldest of errors_ says how
+  };
+  struct Failure {
+    int error;
+    size_t overflow;
+  };
+  void grow();
+  ssize_t take(void* to, size_t count, fi_addr_t* sources) noexcept;
+  char* put(char* to, const Completion& completion) const noexcept;
+
+  Domain& domain_;
+  const fi_cq_format format_;
+  const size_t size_;
+  std::vector<Entry> entries_;  // a ring; its size is a power of two
+  size_t first_ = 0, count_ = 0;
+  std::deque<Failure> errors_;
+  bool signalled_ = false;
+  Waiter waiter_;
+};
+
+}  // namespace unet::fabric

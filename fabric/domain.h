@@ -1,0 +1,41 @@
+// domain.h - the object of fi_domain(): the NI, the lock, and what is opened on them.
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+
+#include <atomic>
+
+#include "fabric/domain_lock.h"
+#include "fabric/network_interface.h"
+
+namespace unet::fabric {
+
+// fi_ops_fabric::domain.
+int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context);
+
+class Domain : public fid_domain {
+ public:
+  Domain(NetworkInterface ni, const fi_info& info, void* context);
+
+  DomainLock& lock() noexcept { return lock_; }
+  Context& context() noexcept { return ni_.context; }
+  const std::string& host() const noexcept { return ni_.host; }
+  int mr_mode() const noexcept { return mr_mode_; }
+  // The form of addresses that the program exchanges: kBinaryFormat or kStringFormat.
+  uint32_t address_format() const noexcept { return address_format_; }
+
+  // The objects that are open on this domain, which cannot be closed before them.
+  void opened() noexcept { objects_.fetch_add(1, std::memory_order_relaxed); }
+  void closed() noexcept { objects_.fetch_sub(1, std::memory_order_relaxed); }
+  bool is_busy() const noexcept { return objects_.load(std::memory_order_relaxed) != 0; }
+
+ private:
+  NetworkInterface ni_;
+  DomainLock lock_;
+  const int mr_mode_;
+  const uint32_t address_format_;
+  std::atomic<uint32_t> objects_{0};
+};
+
+}  // namespace unet::fabric

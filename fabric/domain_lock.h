@@ -1,0 +1,25 @@
+// domain_lock.h - the lock of a domain, which everything that threads may call takes; used by all objects of a domain.
+#pragma once
+
+#include <mutex>
+
+namespace unet::fabric {
+
+class DomainLock {
+ public:
+  // With `needed` false (FI_THREAD_DOMAIN) the program serializes its calls, and the lock costs nothing.
+  explicit DomainLock(bool needed) noexcept : needed_(needed) {}
+  void lock() noexcept {
+    if (needed_) mutex_.lock();
+  }
+  void unlock() noexcept {
+    if (needed_) mutex_.unlock();
+  }
+
+ private:
+  const bool needed_;
+  std::mutex mutex_;
+};
+using Locked = std::lock_guard<DomainLock>;
+
+}  // namespace unet::fabric

@@ -1,0 +1,260 @@
+// endpoint.cc - set-up, progress and end of an endpoint.
+#include "fabric/endpoint.h"
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+
+#include <cstdio>
+
+#include "fabric/info.h"
+#include "fabric/operations_table.h"
+#include "fabric/provider.h"
+#include "unet/base/keyed_random.h"
+
+namespace unet::fabric {
+namespace {
+
+constexpr Nanoseconds kLinger = kSecond;         // how long the end of an endpoint waits for its peers
+constexpr Nanoseconds kNap = kMillisecond;       // a sleep with work that waits for room
+
+Endpoint& of(fid* fid) noexcept { return *reinterpret_cast<Endpoint*>(fid); }
+
+// ---- tables of functions
+
+int close_endpoint(fid* fid) {
+  Endpoint* const endpoint = &of(fid);
+  Domain& domain = endpoint->domain();
+  {
+    const Locked held(domain.lock());
+    delete endpoint;
+  }
+  domain.closed();
+  return 0;
+}
+
+int bind_endpoint(fid* fid, struct fid* object, uint64_t flags) {
+  const Locked held(of(fid).lock());
+  return guarded([&] { return of(fid).bind(*object, flags); });
+}
+
+int control(fid* fid, int command, void* argument) {
+  const Locked held(of(fid).lock());
+  uint64_t* const flags = static_cast<uint64_t*>(argument);
+  switch (command) {
+    case FI_ENABLE: return guarded([&] { return of(fid).enable(); });
+    case FI_GETOPSFLAG:
+      *flags = of(fid).default_flags(*flags & (FI_TRANSMIT | FI_RECV));
+      return 0;
+    case FI_SETOPSFLAG:
+      of(fid).default_flags(*flags & (FI_TRANSMIT | FI_RECV)) = *flags & ~uint64_t{FI_TRANSMIT | FI_RECV};
+      return 0;
+    default: return -FI_ENOSYS;
+  }
+}
+
+int get_option(fid* fid, int level, int name, void* value, size_t* length) {
+  if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
+  if (std::exchange(*length, sizeof(size_t)) < sizeof(size_t)) return -FI_ETOOSMALL;
+  *static_cast<size_t*>(value) = of(fid).least_room();
+  return 0;
+}
+
+int set_option(fid* fid, int level, int name, const void* value, size_t length) {
+  if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
+  if (length != sizeof(size_t)) return -FI_EINVAL;
+  of(fid).set_least_room(*static_cast<const size_t*>(value));
+  return 0;
+}
+
+int get_name(fid* fid, void* to, size_t* length) {
+  return guarded([&] { return give(of(fid).address(), of(fid).address_format(), to, length); });
+}
+
+fi_ops kFidOps = fid_ops(close_endpoint, bind_endpoint, control);
+fi_ops_ep kOps = {
+    .size = sizeof(fi_ops_ep),
+    .cancel = [](fid* fid, void* context) -> ssize_t {
+      const Locked held(of(fid).lock());
+      return guarded([&] { return of(fid).cancel(context); });
+    },
+    .getopt = get_option,
+    .setopt = set_option,
+    .tx_ctx = [](fid_ep*, int, fi_tx_attr*, fid_ep**, void*) { return -FI_ENOSYS; },
+    .rx_ctx = [](fid_ep*, int, fi_rx_attr*, fid_ep**, void*) { return -FI_ENOSYS; },
+    .rx_size_left = [](fid_ep*) -> ssize_t { return -FI_ENOSYS; },
+    .tx_size_left = [](fid_ep*) -> ssize_t { return -FI_ENOSYS; },
+};
+fi_ops_cm kNameOps = {
+    .size = sizeof(fi_ops_cm),
+    .setname = [](fid*, void*, size_t) { return -FI_ENOSYS; },
+    .getname = get_name,
+    .getpeer = [](fid_ep*, void*, size_t*) { return -FI_ENOSYS; },
+    .connect = [](fid_ep*, const void*, const void*, size_t) { return -FI_ENOSYS; },
+    .listen = [](fid_pep*) { return -FI_ENOSYS; },
+    .accept = [](fid_ep*, const void*, size_t) { return -FI_ENOSYS; },
+    .reject = [](fid_pep*, fid*, const void*, size_t) { return -FI_ENOSYS; },
+    .shutdown = [](fid_ep*, uint64_t) { return -FI_ENOSYS; },
+    .join = [](fid_ep*, const void*, uint64_t, fid_mc**, void*) { return -FI_ENOSYS; },
+};
+
+std::string new_name() {
+  char name[24];
+  std::snprintf(name, sizeof name, "fi-%012llx", static_cast<unsigned long long>(KeyedRandom(0).next() >> 16));
+  return name;
+}
+
+}  // namespace
+
+// ---- set-up
+
+Endpoint::Endpoint(Domain& domain, const fi_info& info, std::unique_ptr<am::Endpoint> messages, Address own, void* context)
+    : fid_ep{{FI_CLASS_EP, context, &kFidOps}, &kOps, &kNameOps, &message_calls, nullptr, &tagged_calls, nullptr, nullptr}, domain_(domain),
+      messages_(std::move(messages)), own_(std::move(own)),
+      address_format_(info.addr_format == kStringFormat ? kStringFormat : kBinaryFormat), directed_((info.caps & FI_DIRECTED_RECV) != 0),
+      transmit_flags_(info.tx_attr != nullptr ? info.tx_attr->op_flags : 0),
+      receive_flags_(info.rx_attr != nullptr ? info.rx_attr->op_flags : 0) {
+  domain_.opened();
+}
+
+Endpoint::~Endpoint() {
+  const Nanoseconds start = monotonic_now();
+  while (parts_ != nullptr && !is_settled() && monotonic_now() - start < kLinger) progress();
+  if (parts_ != nullptr) messages_->flush(kLinger);
+  for (const Reports* const each : {&sends_, &receives_}) {
+    if (each->queue != nullptr) each->queue->waiter().remove(*this);
+    if (each->counter != nullptr) each->counter->waiter().remove(*this);
+  }
+  messages_.reset();  // its handlers may still run
+}
+
+int Endpoint::bind_queue(CompletionQueue& queue, uint64_t flags) {
+  if ((flags & ~uint64_t{FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION}) != 0) return -FI_EBADFLAGS;
+  for (Reports* const each : {&sends_, &receives_}) {
+    if ((flags & (each == &sends_ ? FI_TRANSMIT : FI_RECV)) == 0) continue;
+    if (each->queue != nullptr) return -FI_EINVAL;
+    each->queue = &queue;
+    each->selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
+  }
+  return queue.waiter().add(*this);
+}
+
+int Endpoint::bind_counter(Counter& counter, uint64_t flags) {
+  if ((flags & ~uint64_t{FI_SEND | FI_RECV}) != 0) return -FI_EBADFLAGS;
+  if ((flags & FI_SEND) != 0) sends_.counter = &counter;
+  if ((flags & FI_RECV) != 0) receives_.counter = &counter;
+  return counter.waiter().add(*this);
+}
+
+int Endpoint::bind(struct fid& object, uint64_t flags) {
+  if (parts_ != nullptr) return -FI_EOPBADSTATE;
+  switch (object.fclass) {
+    case FI_CLASS_AV: vector_ = reinterpret_cast<AddressVector*>(&object); return 0;
+    case FI_CLASS_CQ: return bind_queue(reinterpret_cast<CompletionQueue&>(object), flags);
+    case FI_CLASS_CNTR: return bind_counter(reinterpret_cast<Counter&>(object), flags);
+    case FI_CLASS_EQ: return 0;  // nothing is told there
+    default: return -FI_EINVAL;
+  }
+}
+
+int Endpoint::enable() {
+  if (parts_ != nullptr) return 0;
+  if (vector_ == nullptr) return -FI_ENOAV;
+  if ((sends_.queue == nullptr && sends_.counter == nullptr) && (receives_.queue == nullptr && receives_.counter == nullptr)) {
+    return -FI_ENOCQ;
+  }
+  parts_ = std::make_unique<Parts>(*messages_, *vector_, own_, sends_, receives_);
+  parts_->receiver.set_least_room(least_room_);
+  messages_->set_error_handler(
+      [](am::Endpoint&, const am::Returned& returned, void* parts) {
+        Parts& to = *static_cast<Parts*>(parts);
+        to.peers.note_returned(returned.index);
+        if (returned.handler == Handlers::kReady && returned.arguments.size() == 10) to.sender.note_returned(returned.arguments[5]);
+      },
+      parts_.get());
+  if (const Status bound = messages_->bind(own_.name); !bound) {
+    parts_.reset();
+    return failed(FI_LOG_EP_CTRL, bound.error());
+  }
+  return 0;
+}
+
+void Endpoint::set_least_room(size_t bytes) noexcept {
+  least_room_ = bytes;
+  if (parts_ != nullptr) parts_->receiver.set_least_room(bytes);
+}
+
+// ---- calls of the program
+
+// Opens the channel, or makes room; then tries again.
+ssize_t Endpoint::send_later(Peer& peer, SendCall& call) {
+  progress();
+  if (const int opened = parts_->peers.open(peer); opened != 0) return opened;
+  call.peer = &peer;
+  return parts_->sender.send(call);
+}
+
+ssize_t Endpoint::receive(fi_addr_t from, ReceiveCall call) {
+  if (parts_ == nullptr) return -FI_EOPBADSTATE;
+  if (directed_ && from != FI_ADDR_UNSPEC && (call.flags & FI_CLAIM) == 0) {
+    call.selector.source = parts_->peers.get(from);
+    if (call.selector.source == nullptr) return -FI_EINVAL;
+  } else if (directed_ && from != FI_ADDR_UNSPEC && (call.flags & FI_PEEK) != 0) {
+    call.selector.source = parts_->peers.get(from);
+  }
+  if ((call.flags & FI_PEEK) != 0) {
+    progress();
+    return parts_->receiver.peek(call);
+  }
+  return (call.flags & FI_CLAIM) != 0 ? parts_->receiver.take_claimed(call) : parts_->receiver.post(call);
+}
+
+ssize_t Endpoint::cancel(const void* context) {
+  return parts_ != nullptr && parts_->receiver.cancel(context) ? 0 : -FI_ENOENT;
+}
+
+// ---- progress
+
+bool Endpoint::is_settled() const noexcept { return !parts_->sender.has_work() && parts_->outbox.empty(); }
+
+void Endpoint::settle() {
+  for (const Peer* const lost : parts_->peers.progress()) {
+    parts_->sender.fail_all(*lost, FI_ECONNRESET);
+    parts_->receiver.fail_all(*lost, FI_ECONNRESET);
+  }
+  parts_->outbox.progress();
+  parts_->sender.progress();
+}
+
+bool Endpoint::arm(Nanoseconds& limit) {
+  if (parts_ == nullptr) return true;
+  settle();
+  if (!is_settled() || parts_->peers.is_opening()) limit = std::min(limit, kNap);
+  return messages_->arm(limit);
+}
+
+int Endpoint::descriptor() {
+  const Result<int> descriptor = messages_->descriptor();
+  return descriptor ? *descriptor : failed(FI_LOG_EP_CTRL, descriptor.error());
+}
+
+int open_endpoint(fid_domain* fid, fi_info* info, fid_ep** endpoint, void* context) {
+  Domain& domain = *static_cast<Domain*>(fid);
+  if (info == nullptr || info->ep_attr == nullptr) return -FI_EINVAL;
+  if (info->ep_attr->type != FI_EP_RDM && info->ep_attr->type != FI_EP_UNSPEC) return -FI_EOPNOTSUPP;
+  if (info->ep_attr->tx_ctx_cnt > 1 || info->ep_attr->rx_ctx_cnt > 1) return -FI_EINVAL;
+  return guarded([&]() -> int {
+    Address own{new_name(), domain.host()};
+    if (info->src_addr != nullptr) {
+      const auto given = parse_bytes(info->src_addr, info->src_addrlen, info->addr_format);
+      if (!given || given->host != domain.host()) return -FI_EADDRNOTAVAIL;
+      own = *given;
+    }
+    const Locked held(domain.lock());
+    auto messages = am::Endpoint::create(domain.context(), {.same_user_only = true, .other_hosts = true, .both_ways = true});
+    if (!messages) return failed(FI_LOG_EP_CTRL, messages.error());
+    *endpoint = new Endpoint(domain, *info, std::move(*messages), std::move(own), context);
+    return 0;
+  });
+}
+
+}  // namespace unet::fabric

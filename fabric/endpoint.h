@@ -1,0 +1,115 @@
+// endpoint.h - the object of fi_endpoint(): an endpoint of Active Messages, and what sends and receives by it.
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_endpoint.h>
+
+#include <memory>
+#include <optional>
+
+#include "fabric/address_vector.h"
+#include "fabric/domain.h"
+#include "fabric/outbox.h"
+#include "fabric/peers.h"
+#include "fabric/provider.h"
+#include "fabric/receiver.h"
+#include "fabric/reports.h"
+#include "fabric/sender.h"
+
+namespace unet::fabric {
+
+// fi_ops_domain::endpoint.
+int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* context);
+
+// The calls of a program, in endpoint_messages.cc.
+extern fi_ops_msg message_calls;
+extern fi_ops_tagged tagged_calls;
+
+class Endpoint : public fid_ep {
+ public:
+  Endpoint(Domain& domain, const fi_info& info, std::unique_ptr<am::Endpoint> messages, Address own, void* context);
+  // Sends what is left, for a moment.
+  ~Endpoint();
+
+  DomainLock& lock() noexcept { return domain_.lock(); }
+  Domain& domain() noexcept { return domain_; }
+
+  // ---- set-up, without the lock
+
+  int bind(struct fid& object, uint64_t flags);
+  int enable();
+  const Address& address() const noexcept { return own_; }
+  uint32_t address_format() const noexcept { return address_format_; }
+  // The flags of calls without flags; FI_TRANSMIT or FI_RECV.
+  uint64_t& default_flags(uint64_t direction) noexcept { return direction == FI_RECV ? receive_flags_ : transmit_flags_; }
+  size_t& least_room() noexcept { return least_room_; }
+  void set_least_room(size_t bytes) noexcept;
+
+  // ---- calls of the program, with the lock
+
+  ssize_t send(fi_addr_t to, SendCall call) {
+    Peer* const peer = __builtin_expect(parts_ != nullptr, 1) ? parts_->peers.get(to) : nullptr;
+    if (__builtin_expect(peer == nullptr, 0)) return -FI_EINVAL;
+    if (__builtin_expect(peer->state == Peer::State::open, 1)) {
+      call.peer = peer;
+      if (const ssize_t sent = parts_->sender.send(call); __builtin_expect(sent != -FI_EAGAIN, 1)) return sent;
+    }
+    return send_later(*peer, call);
+  }
+  ssize_t receive(fi_addr_t from, ReceiveCall call);
+  ssize_t cancel(const void* context);
+
+  // ---- progress, with the lock
+
+  // Returns the number of messages that have arrived.
+  uint32_t progress() {
+    if (__builtin_expect(parts_ == nullptr, 0)) return 0;
+    const uint32_t arrived = messages_->poll();
+    if (__builtin_expect(parts_->peers.has_work() || parts_->sender.has_work() || !parts_->outbox.empty(), 0)) settle();
+    return arrived;
+  }
+  // See am::Endpoint::arm().
+  bool arm(Nanoseconds& limit);
+  // Returns the descriptor, or a negative error.
+  int descriptor();
+
+ private:
+  // What exists from fi_enable() on.
+  struct Parts {
+    Parts(am::Endpoint& endpoint, AddressVector& vector, const Address& own, const Reports& sends, const Reports& receives)
+        : peers(endpoint, vector, own), outbox(endpoint), sender(endpoint, peers, outbox, sends),
+          receiver(endpoint, peers, outbox, sender, receives) {
+      sender.set_receiver(receiver);
+    }
+    Peers peers;
+    Outbox outbox;
+    Sender sender;
+    Receiver receiver;
+  };
+  int bind_queue(CompletionQueue& queue, uint64_t flags);
+  int bind_counter(Counter& counter, uint64_t flags);
+  ssize_t send_later(Peer& peer, SendCall& call);
+  void settle();
+  bool is_settled() const noexcept;
+
+  Domain& domain_;
+  std::unique_ptr<am::Endpoint> messages_;
+  const Address own_;
+  const uint32_t address_format_;
+  const bool directed_;  // receives may name a source
+  uint64_t transmit_flags_, receive_flags_;
+  size_t least_room_ = 64;
+  AddressVector* vector_ = nullptr;
+  Reports sends_, receives_;
+  std::unique_ptr<Parts> parts_;
+};
+
+// Runs a call of the program under the lock.
+template <typename Call>
+ssize_t locked(fid_ep* fid, const Call& call) noexcept {
+  Endpoint& endpoint = *static_cast<Endpoint*>(fid);
+  const Locked held(endpoint.lock());
+  return guarded([&]() -> ssize_t { return call(endpoint); });
+}
+
+}  // namespace unet::fabric

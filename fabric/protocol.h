@@ -1,0 +1,58 @@
+// protocol.h - what the endpoints of two processes tell each other by Active Messages; used by Peers, Sender and Receiver.
+//
+//   message      kind             words                                                         payload
+//   hello        medium request   version                                                       Identity
+//   welcome      medium reply     version, Answer                                               Identity
+//   line         short request    Head, tag (if tagged), data (1 or 2 words, if any), bytes     -
+//   eager        medium request   Head, token, tag, data                                        bytes
+//   ready        short request    Head, length, address, token, tag, data                       -
+//   go           short            sender's token, receiver's token                              -
+//   piece        medium request   receiver's token, offset                                      bytes
+//   done         short            sender's token, error                                         -
+//   slower       short            1: send no more early bytes; 0: do so again                   -
+//
+// `ready` announces a message that is sent by rendezvous. The receiver reads it from the sender's memory (direct_copy.h), or asks for
+// pieces by `go`; it ends both by `done`. `go` and `done` are replies if the receiver knows its buffer at once, else requests. Words of 64
+// bits have their low half first. Integers are in host byte order: all processors that U-Net knows have the same.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace unet::fabric {
+
+constexpr uint32_t kProtocolVersion = 1;
+
+struct Handlers {
+  static constexpr uint8_t kHello = 1, kWelcome = 2, kLine = 3, kEager = 4, kReady = 5, kGo = 6, kPiece = 7, kDone = 8, kSlower = 9;
+};
+
+// The low byte of a Head; the next byte is the length of a line's bytes.
+struct MessageFlags {
+  static constexpr uint8_t kTagged = 0x01;
+  static constexpr uint8_t kData = 0x02;      // for the receiver's completion
+  static constexpr uint8_t kWide = 0x04;      // line: the data take two words
+  static constexpr uint8_t kAnswer = 0x08;    // eager: the sender waits for `done`
+  static constexpr uint8_t kPieces = 0x10;    // ready: the bytes are not in one piece
+  static constexpr uint8_t kKnown = 0x1F;
+};
+
+// Most words of a message that fits one cache line of a local channel.
+constexpr uint32_t kLineWords = 10;
+constexpr uint32_t kPieceBytes = 16 * 1024;
+
+enum class Answer : uint32_t {
+  accepted = 0,
+  use_other = 1,       // both have opened a channel at the same time: the one of the lower name is used
+  other_version = 2,
+};
+
+// How a process of the same host finds the memory of this one: `secret` is at `address` there.
+struct Identity {
+  uint64_t process;
+  uint64_t address;
+  uint64_t secret[2];
+};
+static_assert(sizeof(Identity) == 32);
+
+}  // namespace unet::fabric

@@ -1,0 +1,377 @@
+// receiver.cc - see receiver.h.
+#include "fabric/receiver.h"
+
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
+
+#include "fabric/info.h"
+#include "fabric/protocol.h"
+#include "fabric/sender.h"
+
+namespace unet::fabric {
+namespace {
+
+constexpr uint64_t kEarlyMax = 2 * 1024 * 1024;         // bytes of one peer's unexpected messages, before it is asked for rendezvous
+constexpr uint64_t kEarlyFew = kEarlyMax / 4;           // below, it may send early bytes again
+constexpr uint64_t kEarlyAllMax = 64 * 1024 * 1024;     // the same limit for all peers together
+constexpr uint32_t kFetchesMax = 4096;                  // messages that arrive in pieces
+
+bool is_tagged(const Envelope& envelope) noexcept { return (envelope.flags & MessageFlags::kTagged) != 0; }
+
+uint64_t wide_at(std::span<const uint32_t> words, size_t at) noexcept { return words[at] | uint64_t{words[at + 1]} << 32; }
+
+}  // namespace
+
+Receiver::Receiver(am::Endpoint& endpoint, Peers& peers, Outbox& outbox, Sender& sender, const Reports& reports)
+    : endpoint_(endpoint), peers_(peers), outbox_(outbox), sender_(sender), reports_(reports), fetches_(kFetchesMax) {
+  endpoint_.set_handler(Handlers::kLine, on_line, this);
+  endpoint_.set_handler(Handlers::kEager, on_eager, this);
+  endpoint_.set_handler(Handlers::kReady, on_ready, this);
+  endpoint_.set_handler(Handlers::kPiece, on_piece, this);
+}
+
+Receiver::~Receiver() = default;
+
+// ---- messages of peers: each word is checked before its use
+
+void Receiver::on_line(am::Token& token, void* context) {
+  Receiver& receiver = *static_cast<Receiver*>(context);
+  const auto words = token.arguments();
+  Peer* const peer = receiver.peers_.sender(token);
+  if (__builtin_expect(peer == nullptr || words.empty(), 0)) return;
+  Envelope envelope{.peer = peer, .length = words[0] >> 8 & 0xFF, .flags = static_cast<uint8_t>(words[0] & 0x07)};
+  const size_t tag_words = is_tagged(envelope) ? 2 : 0;
+  const size_t data_words = (envelope.flags & MessageFlags::kData) == 0 ? 0 : (envelope.flags & MessageFlags::kWide) != 0 ? 2 : 1;
+  const size_t head = 1 + tag_words + data_words;
+  if (__builtin_expect(words.size() < head || words.size() - head != (envelope.length + 3) / 4, 0)) return;
+  if (tag_words != 0) envelope.tag = wide_at(words, 1);
+  if (data_words != 0) envelope.data = data_words == 2 ? wide_at(words, 1 + tag_words) : words[1 + tag_words];
+  receiver.arrive(envelope, as_bytes(words.data() + head, envelope.length), &token);
+}
+
+void Receiver::on_eager(am::Token& token, void* context) {
+  Receiver& receiver = *static_cast<Receiver*>(context);
+  const auto words = token.arguments();
+  Peer* const peer = receiver.peers_.sender(token);
+  if (peer == nullptr || words.size() != 6) return;
+  const Envelope envelope{.peer = peer, .tag = (words[0] & MessageFlags::kTagged) != 0 ? wide_at(words, 2) : 0, .data = wide_at(words, 4),
+                          .length = token.payload().size(), .token = words[1],
+                          .flags = static_cast<uint8_t>(words[0] & MessageFlags::kKnown)};
+  receiver.arrive(envelope, token.payload(), &token);
+}
+
+void Receiver::on_ready(am::Token& token, void* context) {
+  Receiver& receiver = *static_cast<Receiver*>(context);
+  const auto words = token.arguments();
+  Peer* const peer = receiver.peers_.sender(token);
+  if (peer == nullptr || words.size() != 10) return;
+  const Envelope envelope{.peer = peer, .tag = (words[0] & MessageFlags::kTagged) != 0 ? wide_at(words, 6) : 0, .data = wide_at(words, 8),
+                          .length = wide_at(words, 1), .address = wide_at(words, 3), .token = words[5],
+                          .flags = static_cast<uint8_t>(words[0] & MessageFlags::kKnown)};
+  if (envelope.length <= kMessageMax) receiver.announce(envelope, &token);
+}
+
+void Receiver::on_piece(am::Token& token, void* context) {
+  Receiver& receiver = *static_cast<Receiver*>(context);
+  const auto words = token.arguments();
+  if (words.size() != 3) return;
+  Fetch* const fetch = receiver.fetches_.find(words[0]);
+  if (fetch == nullptr || fetch->envelope.peer != receiver.peers_.sender(token)) return;
+  const uint64_t offset = wide_at(words, 1);
+  const Bytes payload = token.payload();
+  if (offset > fetch->envelope.length || payload.size() > fetch->envelope.length - fetch->arrived) return;
+  if (offset < fetch->room) {
+    fetch->receive->buffer.write(fetch->offset + offset, payload.first(std::min<uint64_t>(payload.size(), fetch->room - offset)));
+  }
+  fetch->arrived += payload.size();
+  if (fetch->arrived < fetch->envelope.length) return;
+  const Fetch done = *fetch;
+  receiver.fetches_.remove(words[0]);
+  receiver.answer_done(done.envelope, &token, 0);
+  receiver.complete(*done.receive, done.envelope, done.offset, done.room, 0);
+}
+
+// ---- matching
+
+void Receiver::arrive(const Envelope& envelope, Bytes payload, am::Token* token) {
+  if (Posted* const receive = matcher(is_tagged(envelope)).match(envelope.peer, envelope.tag); __builtin_expect(receive != nullptr, 1)) {
+    return deliver(*receive, envelope, payload, token);
+  }
+  store(envelope, payload, token);
+}
+
+void Receiver::announce(const Envelope& envelope, am::Token* token) {
+  Matcher& engine = matcher(is_tagged(envelope));
+  if (Posted* const receive = engine.match(envelope.peer, envelope.tag)) return fetch(*receive, envelope, token);
+  Arrived& message = messages_.take();
+  message.envelope = envelope;
+  message.is_announced = true;
+  engine.add(message);
+}
+
+void Receiver::store(const Envelope& envelope, Bytes payload, am::Token* token) {
+  Arrived& message = messages_.take();
+  message.envelope = envelope;
+  message.is_announced = false;
+  std::byte* to = message.line;
+  if (payload.size() > sizeof message.line) {
+    message.payload = std::make_unique_for_overwrite<std::byte[]>(payload.size());
+    to = message.payload.get();
+    envelope.peer->early_bytes += payload.size();
+    early_bytes_ += payload.size();
+  }
+  if (!payload.empty()) std::memcpy(to, payload.data(), payload.size());
+  matcher(is_tagged(envelope)).add(message);
+  Peer& peer = *envelope.peer;
+  if ((peer.early_bytes > kEarlyMax || early_bytes_ > kEarlyAllMax) && !peer.told_slow && token != nullptr && token->can_reply()) {
+    peer.told_slow = true;
+    token->reply_short(Handlers::kSlower, std::array{1u});
+  }
+}
+
+// The message is no longer in an engine.
+void Receiver::forget(Arrived& message) noexcept {
+  if (message.payload != nullptr) {
+    Peer& peer = *message.envelope.peer;
+    peer.early_bytes -= message.envelope.length;
+    early_bytes_ -= message.envelope.length;
+    if (peer.told_slow && peer.early_bytes < kEarlyFew) {
+      peer.told_slow = false;
+      outbox_.answer(peer, nullptr, Handlers::kSlower, {0, 0});
+    }
+    message.payload.reset();
+  }
+  messages_.give(message);
+}
+
+// Gives a message that has arrived to a receive.
+void Receiver::take(Posted& receive, Arrived& message) {
+  if (message.is_announced) {
+    fetch(receive, message.envelope, nullptr);
+  } else {
+    deliver(receive, message.envelope, message.bytes(), nullptr);
+  }
+  forget(message);
+}
+
+// ---- delivery
+
+// Reserves the part of the buffer that a message gets, and returns its offset. A receive leaves the engine with its last message.
+size_t Receiver::reserve(Posted& receive, const Envelope& envelope) noexcept {
+  Matcher& engine = matcher(is_tagged(envelope));
+  ++receive.under_way;
+  const size_t offset = receive.used;
+  receive.used += std::min<uint64_t>(envelope.length, receive.buffer.size() - offset);
+  const bool is_last = (receive.flags & FI_MULTI_RECV) == 0 || receive.buffer.size() - receive.used < least_room_;
+  if (is_last && receive.is_posted) engine.remove(receive);
+  return offset;
+}
+
+void Receiver::deliver(Posted& receive, const Envelope& envelope, Bytes payload, am::Token* token) {
+  const size_t offset = reserve(receive, envelope);
+  const size_t length = receive.buffer.write(offset, payload);
+  if (__builtin_expect((envelope.flags & MessageFlags::kAnswer) != 0, 0)) answer_done(envelope, token, 0);
+  complete(receive, envelope, offset, length, 0);
+}
+
+void Receiver::fetch(Posted& receive, const Envelope& envelope, am::Token* token) {
+  const size_t offset = reserve(receive, envelope);
+  const size_t room = receive.used - offset;
+  Peer& peer = *envelope.peer;
+  if (peer.is_self) {
+    size_t at = 0;
+    for (const iovec& piece : sender_.buffer_of(envelope.token).pieces()) {
+      if (at < room) receive.buffer.write(offset + at, as_bytes(piece.iov_base, std::min(piece.iov_len, room - at)));
+      at += piece.iov_len;
+    }
+    sender_.end(envelope.token, 0);
+    return complete(receive, envelope, offset, room, 0);
+  }
+  if ((envelope.flags & MessageFlags::kPieces) == 0 && peer.memory.is_found()) {
+    // Only a receive for several messages has an offset, and a buffer in one piece.
+    const bool is_part = (receive.flags & FI_MULTI_RECV) != 0;
+    const Buffer part = is_part ? receive.buffer.part(offset, room) : Buffer(receive.buffer.pieces());
+    if (peer.memory.read(part, envelope.address, room)) {
+      answer_done(envelope, token, 0);
+      return complete(receive, envelope, offset, room, 0);
+    }
+  }
+  uint32_t own = 0;
+  Fetch* const fetch = fetches_.add(own);
+  if (fetch == nullptr) {
+    answer_done(envelope, token, FI_ENOSPC);
+    return complete(receive, envelope, offset, 0, FI_ENOSPC);
+  }
+  fetch->receive = &receive;
+  fetch->offset = offset;
+  fetch->room = room;
+  fetch->envelope = envelope;
+  outbox_.answer(peer, token, Handlers::kGo, {envelope.token, own});
+}
+
+void Receiver::answer_done(const Envelope& envelope, am::Token* token, int error) {
+  if (envelope.peer->is_self) return sender_.end(envelope.token, error);
+  outbox_.answer(*envelope.peer, token, Handlers::kDone, {envelope.token, static_cast<uint32_t>(error)});
+}
+
+Completion Receiver::completion_of(const Posted& receive, const Envelope& envelope, size_t length) noexcept {
+  const bool tagged = is_tagged(envelope);
+  return {.context = receive.context,
+          .flags = FI_RECV | (tagged ? FI_TAGGED : FI_MSG) | ((envelope.flags & MessageFlags::kData) != 0 ? FI_REMOTE_CQ_DATA : 0),
+          .length = length,
+          .buffer = receive.buffer.address(),
+          .data = envelope.data,
+          .tag = envelope.tag,
+          .source = envelope.peer != nullptr ? peers_.number_of(*envelope.peer) : FI_ADDR_NOTAVAIL};
+}
+
+// Ends the transfer of one message into `length` bytes at `offset` of a receive's buffer.
+void Receiver::complete(Posted& receive, const Envelope& envelope, size_t offset, size_t length, int error) {
+  Completion completion = completion_of(receive, envelope, length);
+  --receive.under_way;
+  const bool ends = !receive.is_posted && receive.under_way == 0;
+  if (__builtin_expect((receive.flags & FI_MULTI_RECV) != 0, 0)) {
+    completion.buffer = static_cast<std::byte*>(receive.buffer.address()) + offset;
+    if (ends) completion.flags |= FI_MULTI_RECV;
+  }
+  if (__builtin_expect(error == 0 && length == envelope.length, 1)) {
+    reports_.succeed(receive.flags, completion);
+  } else {
+    reports_.fail(completion, error != 0 ? error : FI_ETRUNC, static_cast<size_t>(envelope.length) - length);
+  }
+  if (!ends) return;
+  --posted_;
+  receives_.give(receive);
+}
+
+// ---- calls of the program
+
+ssize_t Receiver::post(const ReceiveCall& call) {
+  if (__builtin_expect(posted_ >= kReceiveSize, 0)) return -FI_EAGAIN;
+  Posted& receive = receives_.take();
+  receive.selector = call.selector;
+  receive.buffer = call.pieces.size() == 1 ? Buffer(call.pieces[0].iov_base, call.pieces[0].iov_len) : Buffer(call.pieces);
+  receive.context = call.context;
+  receive.flags = call.flags;
+  receive.used = 0;
+  receive.under_way = 0;
+  ++posted_;
+  Matcher& engine = matcher(call.is_tagged);
+  if (engine.arrived().empty()) {
+    engine.add(receive);
+    return 0;
+  }
+  receive.is_posted = false;
+  if ((call.flags & FI_MULTI_RECV) == 0) {
+    Arrived* const message = engine.match(call.selector);
+    if (message == nullptr) {
+      engine.add(receive);
+    } else {
+      engine.remove(*message);
+      take(receive, *message);
+    }
+    return 0;
+  }
+  // A receive for several messages stays posted while messages are given to it: a last one takes it away.
+  engine.add(receive);
+  while (receive.is_posted) {
+    Arrived* const message = engine.match(call.selector);
+    if (message == nullptr) break;
+    engine.remove(*message);
+    take(receive, *message);
+  }
+  return 0;
+}
+
+ssize_t Receiver::peek(const ReceiveCall& call) {
+  Matcher& engine = matcher(call.is_tagged);
+  Arrived* message = engine.match(call.selector);
+  const uint64_t kind = call.is_tagged ? FI_TAGGED : FI_MSG;
+  if (message == nullptr) {
+    reports_.fail({.context = call.context, .flags = FI_RECV | kind, .tag = call.selector.tag}, FI_ENOMSG);
+    return 0;
+  }
+  Posted looked;
+  looked.context = call.context;
+  Completion completion = completion_of(looked, message->envelope, message->envelope.length);
+  if ((call.flags & FI_CLAIM) != 0) {
+    engine.claim(*message, call.context);
+  } else if ((call.flags & FI_DISCARD) != 0) {
+    engine.remove(*message);
+    if (message->is_announced || (message->envelope.flags & MessageFlags::kAnswer) != 0) answer_done(message->envelope, nullptr, 0);
+    forget(*message);
+  }
+  reports_.succeed(call.flags, completion);
+  return 0;
+}
+
+ssize_t Receiver::take_claimed(const ReceiveCall& call) {
+  Arrived* const message = matcher(call.is_tagged).take_claimed(call.context);
+  if (message == nullptr) return -FI_EINVAL;
+  if ((call.flags & FI_DISCARD) != 0) {
+    if (message->is_announced || (message->envelope.flags & MessageFlags::kAnswer) != 0) answer_done(message->envelope, nullptr, 0);
+    forget(*message);
+    reports_.succeed(call.flags, {.context = call.context, .flags = FI_RECV | (call.is_tagged ? FI_TAGGED : FI_MSG)});
+    return 0;
+  }
+  Posted& receive = receives_.take();
+  receive.buffer = Buffer(call.pieces);
+  receive.context = call.context;
+  receive.flags = call.flags & ~uint64_t{FI_MULTI_RECV};
+  receive.used = 0;
+  receive.under_way = 0;
+  receive.is_posted = false;
+  ++posted_;
+  take(receive, *message);
+  return 0;
+}
+
+// Ends a receive that is posted; a buffer with transfers under way ends with them.
+void Receiver::end(Posted& receive, int error) {
+  if (receive.under_way != 0) return;
+  const uint64_t returns = receive.flags & FI_MULTI_RECV;
+  const Completion completion{.context = receive.context, .flags = FI_RECV | returns, .buffer = receive.buffer.address(),
+                              .tag = receive.selector.tag};
+  reports_.fail(completion, error);
+  --posted_;
+  receives_.give(receive);
+}
+
+bool Receiver::cancel(const void* context) {
+  for (Matcher* const engine : {&tagged_, &plain_}) {
+    Posted* const receive = engine->find(context);
+    if (receive == nullptr) continue;
+    engine->remove(*receive);
+    end(*receive, FI_ECANCELED);
+    return true;
+  }
+  return false;
+}
+
+void Receiver::fail_all(const Peer& peer, int error) {
+  std::vector<uint32_t> tokens;
+  fetches_.for_each([&](uint32_t token, const Fetch& fetch) {
+    if (fetch.envelope.peer == &peer) tokens.push_back(token);
+  });
+  for (const uint32_t token : tokens) {
+    const Fetch failed = *fetches_.find(token);
+    fetches_.remove(token);
+    complete(*failed.receive, failed.envelope, failed.offset, 0, error);
+  }
+  for (Matcher* const engine : {&tagged_, &plain_}) {
+    for (Arrived* each = engine->arrived().first(); each != nullptr;) {
+      Arrived& message = *std::exchange(each, each->next);
+      if (message.envelope.peer != &peer || !message.is_announced) continue;
+      engine->remove(message);
+      forget(message);
+    }
+    for (Posted* each = engine->posted().first(); each != nullptr && peer.died;) {
+      Posted& receive = *std::exchange(each, each->next);
+      if (receive.selector.source != &peer) continue;
+      engine->remove(receive);
+      end(receive, error);
+    }
+  }
+}
+
+}  // namespace unet::fabric

@@ -1,0 +1,239 @@
+// sender.cc - see sender.h.
+#include "fabric/sender.h"
+
+#include <rdma/fi_errno.h>
+
+#include "fabric/info.h"
+#include "fabric/protocol.h"
+#include "fabric/receiver.h"
+
+namespace unet::fabric {
+namespace {
+
+void put_wide(uint32_t*& to, uint64_t value) noexcept {
+  std::memcpy(to, &value, sizeof value);
+  to += 2;
+}
+
+uint64_t kind_of(const SendCall& call) noexcept { return call.is_tagged ? FI_TAGGED : FI_MSG; }
+uint8_t flags_of(const SendCall& call) noexcept {
+  const int has_data = (call.flags & FI_REMOTE_CQ_DATA) != 0 ? MessageFlags::kData : 0;
+  return static_cast<uint8_t>((call.is_tagged ? MessageFlags::kTagged : 0) | has_data);
+}
+
+}  // namespace
+
+Sender::Sender(am::Endpoint& endpoint, Peers& peers, Outbox& outbox, const Reports& reports)
+    : endpoint_(endpoint), peers_(peers), outbox_(outbox), reports_(reports), operations_(kTransmitSize) {
+  endpoint_.set_handler(Handlers::kGo, on_go, this);
+  endpoint_.set_handler(Handlers::kDone, on_done, this);
+  endpoint_.set_handler(Handlers::kSlower, on_slower, this);
+}
+
+ssize_t Sender::outcome(am::Outcome of) noexcept {
+  if (__builtin_expect(of == am::Outcome::sent, 1)) return 0;
+  return of == am::Outcome::not_sent ? -FI_EAGAIN : -FI_ECONNRESET;
+}
+
+inline void Sender::succeed(uint64_t flags, uint64_t kind, void* context, bool is_silent) const noexcept {
+  if (!is_silent) return reports_.succeed(flags, {.context = context, .flags = FI_SEND | kind});
+  if (reports_.counter != nullptr) reports_.counter->add(true);
+}
+
+ssize_t Sender::send(const SendCall& call) {
+  size_t length = 0;
+  for (const iovec& piece : call.pieces) length += piece.iov_len;
+  const Peer& peer = *call.peer;
+  if (__builtin_expect(!call.is_silent && !reports_.has_room(call.flags), 0)) return -FI_EAGAIN;
+  if (__builtin_expect(peer.is_self, 0)) return send_to_self(call, length);
+  const bool answered = (call.flags & FI_DELIVERY_COMPLETE) != 0 || ((call.flags & FI_TRANSMIT_COMPLETE) != 0 && peer.over_wire);
+  const uint32_t data_words = (call.flags & FI_REMOTE_CQ_DATA) == 0 ? 0 : call.data >> 32 != 0 ? 2 : 1;
+  const size_t room = (kLineWords - 1 - (call.is_tagged ? 2 : 0) - data_words) * sizeof(uint32_t);
+  if (length <= room && !answered) return send_line(call, length);
+  if (length <= kEagerMax && !peer.is_slow) return send_eager(call, length, answered);
+  return send_ready(call, length);
+}
+
+inline ssize_t Sender::send_line(const SendCall& call, size_t length) {
+  std::array<uint32_t, kLineWords> words;
+  uint8_t flags = flags_of(call);
+  uint32_t* at = &words[1];
+  if (call.is_tagged) put_wide(at, call.tag);
+  if ((flags & MessageFlags::kData) != 0) {
+    if (call.data >> 32 != 0) {
+      flags |= MessageFlags::kWide;
+      put_wide(at, call.data);
+    } else {
+      *at++ = static_cast<uint32_t>(call.data);
+    }
+  }
+  auto* const payload = reinterpret_cast<std::byte*>(at);
+  const size_t rounded = (length + 3) / 4;
+  if (length % 4 != 0) at[rounded - 1] = 0;
+  if (__builtin_expect(call.pieces.size() == 1, 1)) {
+    copy_small(payload, static_cast<const std::byte*>(call.pieces[0].iov_base), length);
+  } else {
+    Buffer(call.pieces).read(0, {payload, length});
+  }
+  words[0] = flags | static_cast<uint32_t>(length) << 8;
+  const size_t count = static_cast<size_t>(at - words.data()) + rounded;
+  const am::Outcome sent = endpoint_.request_now(call.peer->index, Handlers::kLine, {}, {words.data(), count});
+  if (__builtin_expect(sent != am::Outcome::sent, 0)) return outcome(sent);
+  succeed(call.flags, kind_of(call), call.context, call.is_silent);
+  return 0;
+}
+
+ssize_t Sender::send_eager(const SendCall& call, size_t length, bool answered) {
+  std::array<uint32_t, 6> words{flags_of(call)};
+  if (answered) {
+    if (begin(call, length, false, words[1]) == nullptr) return -FI_EAGAIN;
+    words[0] |= MessageFlags::kAnswer;
+  }
+  uint32_t* at = &words[2];
+  put_wide(at, call.tag);
+  put_wide(at, call.data);
+  am::Outcome sent = am::Outcome::not_sent;
+  const am::Index index = call.peer->index;
+  if (call.pieces.size() <= 1) {
+    const Bytes payload = call.pieces.empty() ? Bytes() : as_bytes(call.pieces[0].iov_base, length);
+    sent = endpoint_.request_now(index, Handlers::kEager, payload, words);
+  } else if (const MutableBytes room = endpoint_.reserve_now(index, static_cast<uint32_t>(length), words.size()); !room.empty()) {
+    Buffer(call.pieces).read(0, room.first(length));
+    sent = endpoint_.commit(Handlers::kEager, static_cast<uint32_t>(length), words);
+  }
+  if (sent == am::Outcome::sent) {
+    if (!answered) succeed(call.flags, kind_of(call), call.context, call.is_silent);
+  } else if (answered) {
+    operations_.remove(words[1]);
+  }
+  return outcome(sent);
+}
+
+Sender::Operation* Sender::begin(const SendCall& call, size_t length, bool copies, uint32_t& token) {
+  Operation* const operation = operations_.add(token);
+  if (operation == nullptr) return nullptr;
+  if (copies) {
+    operation->copy = std::make_unique<std::byte[]>(length);
+    Buffer(call.pieces).read(0, {operation->copy.get(), length});
+    operation->buffer = Buffer(operation->copy.get(), length);
+  } else {
+    operation->buffer = Buffer(call.pieces);
+  }
+  operation->peer = call.peer;
+  operation->context = call.context;
+  operation->flags = call.flags;
+  operation->kind = kind_of(call);
+  operation->is_silent = call.is_silent;
+  return operation;
+}
+
+ssize_t Sender::send_ready(const SendCall& call, size_t length) {
+  std::array<uint32_t, 10> words{flags_of(call)};
+  const Operation* const operation = begin(call, length, (call.flags & FI_INJECT) != 0, words[5]);
+  if (operation == nullptr) return -FI_EAGAIN;
+  if (!operation->buffer.is_one_piece()) words[0] |= MessageFlags::kPieces;
+  uint32_t* at = &words[1];
+  put_wide(at, length);
+  put_wide(at, reinterpret_cast<uintptr_t>(operation->buffer.address()));
+  at = &words[6];
+  put_wide(at, call.tag);
+  put_wide(at, call.data);
+  const am::Outcome sent = endpoint_.request_now(call.peer->index, Handlers::kReady, {}, words);
+  if (sent != am::Outcome::sent) operations_.remove(words[5]);
+  return outcome(sent);
+}
+
+ssize_t Sender::send_to_self(const SendCall& call, size_t length) {
+  Envelope envelope{.peer = call.peer, .tag = call.tag, .data = call.data, .length = length, .flags = flags_of(call)};
+  if (length <= kEagerMax && (call.flags & FI_DELIVERY_COMPLETE) == 0) {
+    std::array<std::byte, kEagerMax> bytes;
+    const Buffer from(call.pieces);
+    if (from.is_one_piece()) {
+      receiver_->arrive(envelope, as_bytes(from.address(), length), nullptr);
+    } else {
+      from.read(0, {bytes.data(), length});
+      receiver_->arrive(envelope, {bytes.data(), length}, nullptr);
+    }
+    succeed(call.flags, kind_of(call), call.context, call.is_silent);
+    return 0;
+  }
+  if (begin(call, length, (call.flags & FI_INJECT) != 0, envelope.token) == nullptr) return -FI_EAGAIN;
+  receiver_->announce(envelope, nullptr);
+  return 0;
+}
+
+// ---- answers
+
+void Sender::end(uint32_t token, int error) {
+  Operation* const operation = operations_.find(token);
+  if (operation == nullptr) return;
+  if (operation->is_active) std::erase(active_, token);
+  if (error == 0) {
+    succeed(operation->flags, operation->kind, operation->context, operation->is_silent);
+  } else {
+    reports_.fail({.context = operation->context, .flags = FI_SEND | operation->kind}, error);
+  }
+  operations_.remove(token);
+}
+
+void Sender::on_go(am::Token& token, void* context) {
+  Sender& sender = *static_cast<Sender*>(context);
+  if (token.arguments().size() != 2) return;
+  const uint32_t own = token.argument(0);
+  Operation* const operation = sender.operations_.find(own);
+  if (operation == nullptr || operation->peer != sender.peers_.sender(token) || operation->is_active) return;
+  operation->is_active = true;
+  operation->receiver = token.argument(1);
+  sender.active_.push_back(own);
+}
+
+void Sender::on_done(am::Token& token, void* context) {
+  Sender& sender = *static_cast<Sender*>(context);
+  if (token.arguments().size() != 2) return;
+  const Operation* const operation = sender.operations_.find(token.argument(0));
+  if (operation == nullptr || operation->peer != sender.peers_.sender(token)) return;
+  sender.end(token.argument(0), token.argument(1) == 0 ? 0 : FI_EIO);
+}
+
+void Sender::on_slower(am::Token& token, void* context) {
+  Peer* const peer = static_cast<Sender*>(context)->peers_.sender(token);
+  if (peer != nullptr && !token.arguments().empty()) peer->is_slow = token.argument(0) != 0;
+}
+
+// ---- pieces
+
+// Sends pieces of one operation; false: the channel is full.
+bool Sender::push(uint32_t token, Operation& operation) {
+  const size_t length = operation.buffer.size();
+  while (operation.sent < length) {
+    const size_t piece = std::min<size_t>(kPieceBytes, length - operation.sent);
+    const MutableBytes room = endpoint_.reserve_now(operation.peer->index, static_cast<uint32_t>(piece), 3);
+    if (room.empty()) return false;
+    operation.buffer.read(operation.sent, room.first(piece));
+    const uint64_t at = operation.sent;
+    const std::array<uint32_t, 3> words{operation.receiver, static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32)};
+    if (endpoint_.commit(Handlers::kPiece, static_cast<uint32_t>(piece), words) != am::Outcome::sent) return false;
+    operation.sent += piece;
+  }
+  operation.is_active = false;
+  std::erase(active_, token);
+  return true;
+}
+
+void Sender::progress() {
+  for (const uint32_t token : std::exchange(returned_, {})) end(token, FI_ECONNREFUSED);
+  for (size_t i = 0; i < active_.size();) {
+    const uint32_t token = active_[i];
+    if (!push(token, *operations_.find(token))) ++i;
+  }
+}
+
+void Sender::fail_all(const Peer& peer, int error) {
+  std::vector<uint32_t> tokens;
+  operations_.for_each([&](uint32_t token, const Operation& operation) {
+    if (operation.peer == &peer) tokens.push_back(token);
+  });
+  for (const uint32_t token : tokens) end(token, error);
+}
+
+}  // namespace unet::fabric

@@ -1,0 +1,82 @@
+// slots.h - operations under way, which peers name by tokens; used by Sender and Receiver.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace unet::fabric {
+
+// A token has the slot's number and how often the slot was used, so an old one finds nothing. T has a member `bool busy`.
+template <typename T>
+class Slots {
+ public:
+  explicit Slots(uint32_t most) noexcept : most_(most) {}
+
+  // Returns a new operation and its token; nullptr: there are too many.
+  T* add(uint32_t& token) {
+    if (free_.empty()) {
+      if (slots_.size() == most_) return nullptr;
+      free_.push_back(static_cast<uint16_t>(slots_.size()));
+      slots_.push_back({std::make_unique<T>(), 0});
+    }
+    const uint16_t number = free_.back();
+    free_.pop_back();
+    Slot& slot = slots_[number];
+    slot.operation->busy = true;
+    token = uint32_t{slot.uses} << 16 | number;
+    return slot.operation.get();
+  }
+  // nullptr: the token is forged or old.
+  T* find(uint32_t token) noexcept {
+    const uint32_t number = token & 0xFFFF;
+    if (number >= slots_.size() || slots_[number].uses != token >> 16 || !slots_[number].operation->busy) return nullptr;
+    return slots_[number].operation.get();
+  }
+  // Ends the operation of a token that find() knows.
+  void remove(uint32_t token) {
+    Slot& slot = slots_[token & 0xFFFF];
+    *slot.operation = {};
+    ++slot.uses;
+    free_.push_back(static_cast<uint16_t>(token));
+  }
+  template <typename Use>
+  void for_each(const Use& use) {
+    for (uint32_t number = 0; number < slots_.size(); ++number) {
+      if (slots_[number].operation->busy) use(uint32_t{slots_[number].uses} << 16 | number, *slots_[number].operation);
+    }
+  }
+  bool full() const noexcept { return free_.empty() && slots_.size() == most_; }
+
+ private:
+  struct Slot {
+    std::unique_ptr<T> operation;
+    uint16_t uses;
+  };
+  const uint32_t most_;
+  std::vector<Slot> slots_;
+  std::vector<uint16_t> free_;
+};
+
+// Objects that are used again, so that a message costs no allocation.
+template <typename T>
+class Pool {
+ public:
+  T& take() {
+    if (free_.empty()) {
+      all_.push_back(std::make_unique<T>());
+      free_.reserve(all_.size());
+      free_.push_back(all_.back().get());
+    }
+    T& item = *free_.back();
+    free_.pop_back();
+    return item;
+  }
+  void give(T& item) noexcept { free_.push_back(&item); }
+
+ private:
+  std::vector<std::unique_ptr<T>> all_;
+  std::vector<T*> free_;
+};
+
+}  // namespace unet::fabric

@@ -1,0 +1,53 @@
+// waiter.h - progress and sleeps for the readers of a completion queue or counter; used by these two.
+#pragma once
+
+#include <rdma/fi_eq.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "fabric/domain.h"
+#include "unet/base/time.h"
+#include "unet/mapping.h"
+
+namespace unet::fabric {
+
+class Endpoint;
+
+// Polls the endpoints of a queue or counter. Its descriptor becomes readable when one of them may have work. Call all functions with the
+// domain's lock, except sleep().
+class Waiter {
+ public:
+  // `wait`: FI_WAIT_NONE, or an object with a descriptor.
+  explicit Waiter(bool has_descriptor) noexcept : has_descriptor_(has_descriptor) {}
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+
+  static bool knows(fi_wait_obj wait) noexcept { return wait == FI_WAIT_NONE || wait == FI_WAIT_UNSPEC || wait == FI_WAIT_FD; }
+  // Makes the descriptors. Errors: -FI_E...
+  int open();
+
+  int add(Endpoint& endpoint);
+  void remove(Endpoint& endpoint) noexcept;
+  bool has_endpoints() const noexcept { return !endpoints_.empty(); }
+
+  // Polls every endpoint once. After many empty polls it yields the core: a peer may need it.
+  void progress();
+  // 0: the descriptor becomes readable when there is work. -FI_EAGAIN: there is some already.
+  int arm();
+  bool has_descriptor() const noexcept { return has_descriptor_; }
+  int descriptor() const noexcept { return set_.get(); }
+  // Ends the sleep of a thread.
+  void wake() noexcept;
+  void drain() noexcept;
+  // Sleeps after arm() for at most `limit`. Call it without the lock.
+  void sleep(Nanoseconds limit) const noexcept;
+
+ private:
+  std::vector<Endpoint*> endpoints_;
+  uint32_t empty_ = 0;  // polls in a row that found nothing
+  const bool has_descriptor_;
+  Descriptor set_, wakes_, timer_;
+};
+
+}  // namespace unet::fabric
