@@ -156,7 +156,7 @@ ssize_t CompletionQueue::read_waiting(void* to, size_t count, fi_addr_t* sources
     {
       const Locked locked(domain_.lock());
       if (std::exchange(signalled_, false)) return -FI_EAGAIN;
-      if (count_ != 0 || waiter_.arm() != 0) continue;
+      if (waiter_.arm() != 0 || count_ != 0) continue;  // arm() may find that a peer is lost
     }
     waiter_.sleep(limit == kNever ? kNever : limit - waited);
   }
@@ -171,7 +171,8 @@ void CompletionQueue::signal() {
 int CompletionQueue::try_wait() {
   const Locked locked(domain_.lock());
   if (!waiter_.has_descriptor()) return -FI_EINVAL;
-  return count_ != 0 ? -FI_EAGAIN : waiter_.arm();
+  const int armed = waiter_.arm();  // may find that a peer is lost
+  return count_ != 0 ? -FI_EAGAIN : armed;
 }
 
 int open_completion_queue(fid_domain* domain, fi_cq_attr* attributes, fid_cq** queue, void* context) {

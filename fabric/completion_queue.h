@@ -41,6 +41,7 @@ class CompletionQueue : public fid_cq {
     Entry& entry = entries_[(first_ + count_++) & (entries_.size() - 1)];
     entry.completion = completion;
     entry.failed = false;
+    waiter_.note();
   }
   // `overflow`: bytes of the message that found no room.
   void add_error(const Completion& completion, int error, size_t overflow = 0);

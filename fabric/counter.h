@@ -18,7 +18,10 @@ class Counter : public fid_cntr {
   Domain& domain() noexcept { return domain_; }
   Waiter& waiter() noexcept { return waiter_; }
   // Called by endpoints, with the domain's lock.
-  void add(bool success) noexcept { ++(success ? value_ : errors_); }
+  void add(bool success) noexcept {
+    ++(success ? value_ : errors_);
+    waiter_.note();
+  }
 
   // Called by the program. `error`: the count of those that failed.
   uint64_t read(bool error);

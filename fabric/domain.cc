@@ -5,7 +5,6 @@
 #include "fabric/completion_queue.h"
 #include "fabric/counter.h"
 #include "fabric/endpoint.h"
-#include "fabric/memory_region.h"
 #include "fabric/operations_table.h"
 #include "fabric/provider.h"
 
@@ -16,6 +15,15 @@ int close_domain(fid* fid) {
   Domain* const domain = reinterpret_cast<Domain*>(fid);
   if (domain->is_busy()) return -FI_EBUSY;
   delete domain;
+  return 0;
+}
+
+int query_atomic(fid_domain*, fi_datatype datatype, fi_op operation, fi_atomic_attr* attributes, uint64_t flags) {
+  if (flags != 0 && flags != FI_FETCH_ATOMIC && flags != FI_COMPARE_ATOMIC) return -FI_EINVAL;
+  const AtomicKind kind = flags == 0 ? AtomicKind::update : flags == FI_FETCH_ATOMIC ? AtomicKind::fetch : AtomicKind::compare;
+  attributes->size = atomic_size(kind, operation, datatype);
+  if (attributes->size == 0) return -FI_EOPNOTSUPP;
+  attributes->count = kAtomicBytes / attributes->size;
   return 0;
 }
 
@@ -30,7 +38,7 @@ fi_ops_domain kOps = {
     .poll_open = [](fid_domain*, fi_poll_attr*, fid_poll**) { return -FI_ENOSYS; },
     .stx_ctx = [](fid_domain*, fi_tx_attr*, fid_stx**, void*) { return -FI_ENOSYS; },
     .srx_ctx = [](fid_domain*, fi_rx_attr*, fid_ep**, void*) { return -FI_ENOSYS; },
-    .query_atomic = [](fid_domain*, fi_datatype, fi_op, fi_atomic_attr*, uint64_t) { return -FI_EOPNOTSUPP; },
+    .query_atomic = query_atomic,
     .query_collective = [](fid_domain*, fi_collective_op, fi_collective_attr*, uint64_t) { return -FI_EOPNOTSUPP; },
     .endpoint2 = [](fid_domain* domain, fi_info* info, fid_ep** endpoint, uint64_t flags, void* context) {
       return flags == 0 ? open_endpoint(domain, info, endpoint, context) : -FI_EINVAL;
@@ -41,7 +49,7 @@ fi_ops_domain kOps = {
 
 Domain::Domain(NetworkInterface ni, const fi_info& info, void* context)
     : fid_domain{{FI_CLASS_DOMAIN, context, &kFidOps}, &kOps, &memory_registration}, ni_(std::move(ni)),
-      lock_(info.domain_attr->threading != FI_THREAD_DOMAIN), mr_mode_(info.domain_attr->mr_mode),
+      lock_(info.domain_attr->threading != FI_THREAD_DOMAIN), regions_(info.domain_attr->mr_mode),
       address_format_(info.addr_format == kStringFormat ? kStringFormat : kBinaryFormat) {}
 
 int open_domain(fid_fabric*, fi_info* info, fid_domain** domain, void* context) {

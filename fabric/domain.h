@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "fabric/domain_lock.h"
+#include "fabric/memory_region.h"
 #include "fabric/network_interface.h"
 
 namespace unet::fabric {
@@ -21,7 +22,7 @@ class Domain : public fid_domain {
   DomainLock& lock() noexcept { return lock_; }
   Context& context() noexcept { return ni_.context; }
   const std::string& host() const noexcept { return ni_.host; }
-  int mr_mode() const noexcept { return mr_mode_; }
+  MemoryRegions& regions() noexcept { return regions_; }
   // The form of addresses that the program exchanges: kBinaryFormat or kStringFormat.
   uint32_t address_format() const noexcept { return address_format_; }
 
@@ -33,7 +34,7 @@ class Domain : public fid_domain {
  private:
   NetworkInterface ni_;
   DomainLock lock_;
-  const int mr_mode_;
+  MemoryRegions regions_;
   const uint32_t address_format_;
   std::atomic<uint32_t> objects_{0};
 };

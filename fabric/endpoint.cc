@@ -108,8 +108,8 @@ std::string new_name() {
 // ---- set-up
 
 Endpoint::Endpoint(Domain& domain, const fi_info& info, std::unique_ptr<am::Endpoint> messages, Address own, void* context)
-    : fid_ep{{FI_CLASS_EP, context, &kFidOps}, &kOps, &kNameOps, &message_calls, nullptr, &tagged_calls, nullptr, nullptr}, domain_(domain),
-      messages_(std::move(messages)), own_(std::move(own)),
+    : fid_ep{{FI_CLASS_EP, context, &kFidOps}, &kOps, &kNameOps, &message_calls, &remote_calls, &tagged_calls, &atomic_calls, nullptr},
+      domain_(domain), messages_(std::move(messages)), own_(std::move(own)),
       address_format_(info.addr_format == kStringFormat ? kStringFormat : kBinaryFormat), directed_((info.caps & FI_DIRECTED_RECV) != 0),
       transmit_flags_(info.tx_attr != nullptr ? info.tx_attr->op_flags : 0),
       receive_flags_(info.rx_attr != nullptr ? info.rx_attr->op_flags : 0) {
@@ -120,7 +120,8 @@ Endpoint::~Endpoint() {
   const Nanoseconds start = monotonic_now();
   while (parts_ != nullptr && !is_settled() && monotonic_now() - start < kLinger) progress();
   if (parts_ != nullptr) messages_->flush(kLinger);
-  for (const Reports* const each : {&sends_, &receives_}) {
+  for (const Reports* const each :
+       {&sends_, &receives_, &remote_.reads, &remote_.writes, &remote_.peer_reads, &remote_.peer_writes}) {
     if (each->queue != nullptr) each->queue->waiter().remove(*this);
     if (each->counter != nullptr) each->counter->waiter().remove(*this);
   }
@@ -135,13 +136,23 @@ int Endpoint::bind_queue(CompletionQueue& queue, uint64_t flags) {
     each->queue = &queue;
     each->selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
   }
+  for (Reports* const each : {&remote_.reads, &remote_.writes}) {
+    each->queue = sends_.queue;
+    each->selective = sends_.selective;
+  }
+  remote_.peer_writes.queue = receives_.queue;
   return queue.waiter().add(*this);
 }
 
 int Endpoint::bind_counter(Counter& counter, uint64_t flags) {
-  if ((flags & ~uint64_t{FI_SEND | FI_RECV}) != 0) return -FI_EBADFLAGS;
-  if ((flags & FI_SEND) != 0) sends_.counter = &counter;
-  if ((flags & FI_RECV) != 0) receives_.counter = &counter;
+  const std::pair<uint64_t, Reports*> events[] = {{FI_SEND, &sends_},        {FI_RECV, &receives_},
+                                                  {FI_READ, &remote_.reads}, {FI_REMOTE_READ, &remote_.peer_reads},
+                                                  {FI_WRITE, &remote_.writes}, {FI_REMOTE_WRITE, &remote_.peer_writes}};
+  for (const auto& [event, reports] : events) {
+    if ((flags & event) != 0) reports->counter = &counter;
+    flags &= ~event;
+  }
+  if (flags != 0) return -FI_EBADFLAGS;
   return counter.waiter().add(*this);
 }
 
@@ -162,13 +173,13 @@ int Endpoint::enable() {
   if ((sends_.queue == nullptr && sends_.counter == nullptr) && (receives_.queue == nullptr && receives_.counter == nullptr)) {
     return -FI_ENOCQ;
   }
-  parts_ = std::make_unique<Parts>(*messages_, *vector_, own_, sends_, receives_);
+  parts_ = std::make_unique<Parts>(*messages_, *vector_, own_, domain_.regions(), sends_, receives_, remote_);
   parts_->receiver.set_least_room(least_room_);
   messages_->set_error_handler(
       [](am::Endpoint&, const am::Returned& returned, void* parts) {
         Parts& to = *static_cast<Parts*>(parts);
         to.peers.note_returned(returned.index);
-        if (returned.handler == Handlers::kReady && returned.arguments.size() == 10) to.sender.note_returned(returned.arguments[5]);
+        if (returned.handler == Handlers::kReady && returned.arguments.size() == 10) to.outgoing.note_returned(returned.arguments[5]);
       },
       parts_.get());
   if (const Status bound = messages_->bind(own_.name); !bound) {
@@ -214,15 +225,16 @@ ssize_t Endpoint::cancel(const void* context) {
 
 // ---- progress
 
-bool Endpoint::is_settled() const noexcept { return !parts_->sender.has_work() && parts_->outbox.empty(); }
+bool Endpoint::is_settled() const noexcept { return !parts_->outgoing.has_work() && parts_->outbox.empty(); }
 
 void Endpoint::settle() {
   for (const Peer* const lost : parts_->peers.progress()) {
-    parts_->sender.fail_all(*lost, FI_ECONNRESET);
+    parts_->outgoing.fail_all(*lost, FI_ECONNRESET);
+    parts_->incoming.fail_all(*lost, FI_ECONNRESET);
     parts_->receiver.fail_all(*lost, FI_ECONNRESET);
   }
   parts_->outbox.progress();
-  parts_->sender.progress();
+  parts_->outgoing.progress();
 }
 
 bool Endpoint::arm(Nanoseconds& limit) {

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 
 #include <memory>
 #include <optional>
@@ -13,6 +16,7 @@
 #include "fabric/peers.h"
 #include "fabric/provider.h"
 #include "fabric/receiver.h"
+#include "fabric/remote_memory.h"
 #include "fabric/reports.h"
 #include "fabric/sender.h"
 
@@ -24,6 +28,8 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* co
 // The calls of a program, in endpoint_messages.cc.
 extern fi_ops_msg message_calls;
 extern fi_ops_tagged tagged_calls;
+extern fi_ops_rma remote_calls;     // endpoint_remote.cc
+extern fi_ops_atomic atomic_calls;  // endpoint_atomics.cc
 
 class Endpoint : public fid_ep {
  public:
@@ -57,6 +63,19 @@ class Endpoint : public fid_ep {
     return send_later(*peer, call);
   }
   ssize_t receive(fi_addr_t from, ReceiveCall call);
+  // `of`: a function of RemoteMemory.
+  template <typename Call>
+  ssize_t remote(fi_addr_t to, RemoteCall& call, const Call& of) {
+    if (parts_ == nullptr) return -FI_EOPBADSTATE;
+    call.peer = parts_->peers.get(to);
+    if (call.peer == nullptr) return -FI_EINVAL;
+    ssize_t done = -FI_EAGAIN;
+    if (call.peer->state == Peer::State::open) done = of(parts_->memory);
+    if (done != -FI_EAGAIN) return done;
+    progress();
+    const int opened = parts_->peers.open(*call.peer);
+    return opened != 0 ? opened : of(parts_->memory);
+  }
   ssize_t cancel(const void* context);
 
   // ---- progress, with the lock
@@ -65,7 +84,7 @@ class Endpoint : public fid_ep {
   uint32_t progress() {
     if (__builtin_expect(parts_ == nullptr, 0)) return 0;
     const uint32_t arrived = messages_->poll();
-    if (__builtin_expect(parts_->peers.has_work() || parts_->sender.has_work() || !parts_->outbox.empty(), 0)) settle();
+    if (__builtin_expect(parts_->peers.has_work() || parts_->outgoing.has_work() || !parts_->outbox.empty(), 0)) settle();
     return arrived;
   }
   // See am::Endpoint::arm().
@@ -76,15 +95,20 @@ class Endpoint : public fid_ep {
  private:
   // What exists from fi_enable() on.
   struct Parts {
-    Parts(am::Endpoint& endpoint, AddressVector& vector, const Address& own, const Reports& sends, const Reports& receives)
-        : peers(endpoint, vector, own), outbox(endpoint), sender(endpoint, peers, outbox, sends),
-          receiver(endpoint, peers, outbox, sender, receives) {
+    Parts(am::Endpoint& endpoint, AddressVector& vector, const Address& own, MemoryRegions& regions, const Reports& sends,
+          const Reports& receives, const RemoteMemory::Queues& remote)
+        : peers(endpoint, vector, own), outbox(endpoint), outgoing(endpoint, peers, regions), incoming(endpoint, peers, outbox),
+          sender(endpoint, peers, outgoing, sends), receiver(endpoint, peers, outbox, outgoing, incoming, receives),
+          memory(endpoint, peers, outgoing, incoming, regions, remote) {
       sender.set_receiver(receiver);
     }
     Peers peers;
     Outbox outbox;
+    Outgoing outgoing;
+    Incoming incoming;
     Sender sender;
     Receiver receiver;
+    RemoteMemory memory;
   };
   int bind_queue(CompletionQueue& queue, uint64_t flags);
   int bind_counter(Counter& counter, uint64_t flags);
@@ -101,6 +125,7 @@ class Endpoint : public fid_ep {
   size_t least_room_ = 64;
   AddressVector* vector_ = nullptr;
   Reports sends_, receives_;
+  RemoteMemory::Queues remote_;
   std::unique_ptr<Parts> parts_;
 };
 

@@ -11,15 +11,16 @@
 namespace unet::fabric {
 namespace {
 
-constexpr uint64_t kKinds = FI_MSG | FI_TAGGED;
-constexpr uint64_t kSends = FI_SEND, kReceives = FI_RECV;
-constexpr uint64_t kReceiveExtras = FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV;
+constexpr uint64_t kMessages = FI_MSG | FI_TAGGED, kRemote = FI_RMA | FI_ATOMIC, kKinds = kMessages | kRemote;
+constexpr uint64_t kDirections = FI_SEND | FI_RECV, kRemoteDirections = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+constexpr uint64_t kReceiveExtras = FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV | FI_RMA_EVENT;
 constexpr uint64_t kReach = FI_LOCAL_COMM | FI_REMOTE_COMM;
-constexpr uint64_t kTransmitCaps = kKinds | kSends;
-constexpr uint64_t kReceiveCaps = kKinds | kReceives | kReceiveExtras;
+constexpr uint64_t kTransmitCaps = kKinds | FI_SEND | FI_READ | FI_WRITE;
+constexpr uint64_t kReceiveCaps = kKinds | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | kReceiveExtras;
 constexpr uint64_t kCaps = kTransmitCaps | kReceiveCaps | kReach;
 constexpr uint64_t kTransmitFlags = FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 constexpr uint64_t kReceiveFlags = FI_COMPLETION | FI_MULTI_RECV;
+constexpr size_t kRegionsMax = 1024 * 1024;
 constexpr size_t kObjectsMax = 4096;  // completion queues, endpoints and others of a domain
 constexpr uint64_t kTagFormat = ~uint64_t{0};
 constexpr char kFabricName[] = "unet";
@@ -61,7 +62,7 @@ class Judge {
     at_most(of.inject_size, kEagerMax, "tx_attr->inject_size");
     at_most(of.size, kTransmitSize, "tx_attr->size");
     at_most(of.iov_limit, kIovMax, "tx_attr->iov_limit");
-    at_most(of.rma_iov_limit, 0, "tx_attr->rma_iov_limit");
+    at_most(of.rma_iov_limit, 1, "tx_attr->rma_iov_limit");
   }
   void receive(const fi_rx_attr& of) noexcept {
     may(of.caps, kCaps, "rx_attr->caps");
@@ -112,7 +113,8 @@ uint64_t caps_of(const fi_info* hints) noexcept {
   if (hints == nullptr || hints->caps == 0) return kCaps;
   uint64_t caps = hints->caps | kReach;
   if ((caps & kKinds) == 0) caps |= kKinds;
-  if ((caps & (kSends | kReceives)) == 0) caps |= kSends | kReceives;
+  if ((caps & kMessages) != 0 && (caps & kDirections) == 0) caps |= kDirections;
+  if ((caps & kRemote) != 0 && (caps & kRemoteDirections) == 0) caps |= kRemoteDirections;
   return caps;
 }
 
@@ -188,7 +190,7 @@ void fill(fi_info& info, uint32_t version, const fi_info* hints, const std::stri
       .inject_size = kEagerMax,
       .size = or_else(transmit.size, kTransmitSize),
       .iov_limit = kIovMax,
-      .rma_iov_limit = 0,
+      .rma_iov_limit = 1,
       .tclass = FI_TC_UNSPEC,
   };
   *info.rx_attr = {
@@ -220,7 +222,7 @@ void fill(fi_info& info, uint32_t version, const fi_info* hints, const std::stri
   to.max_ep_tx_ctx = to.max_ep_rx_ctx = 1;
   to.mr_iov_limit = 1;
   to.caps = kReach;
-  to.mr_cnt = 0;
+  to.mr_cnt = kRegionsMax;
   info.fabric_attr->name = ::strdup(kFabricName);
 }
 

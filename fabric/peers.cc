@@ -205,9 +205,10 @@ void Peers::settle(Peer& peer) {
 
 void Peers::settle(const Accepted& accepted) {
   Peer& peer = *accepted.peer;
+  drop(peer);  // runs handlers: the source must be known until it has an index
+  const Status mapped = endpoint_.map_back(take_index(peer), accepted.source);
   by_source_.erase(accepted.source);
-  drop(peer);
-  if (!endpoint_.map_back(take_index(peer), accepted.source)) return fail(peer, 0);
+  if (!mapped) return fail(peer, 0);
   peer.error = 0;
   peer.over_wire = !endpoint_.is_local(peer.index);
   if (!peer.over_wire) peer.memory.find(accepted.identity);

@@ -10,10 +10,17 @@
 //   piece        medium request   receiver's token, offset                                      bytes
 //   done         short            sender's token, error                                         -
 //   slower       short            1: send no more early bytes; 0: do so again                   -
+//   write        medium request   Head, token, address, key, data                               bytes
+//   write from   short request    Head, token, address, key, data, length, sender's address     -
+//   read         short request    Head, token, address, key, length                             -
+//   granted      short reply      token, address                                                -
+//   refused      short reply      token, error                                                  -
+//   atomic       medium request   Head, token, what, count, address, key, data                  operands, compared data
 //
 // `ready` announces a message that is sent by rendezvous. The receiver reads it from the sender's memory (direct_copy.h), or asks for
 // pieces by `go`; it ends both by `done`. `go` and `done` are replies if the receiver knows its buffer at once, else requests. Words of 64
-// bits have their low half first. Integers are in host byte order: all processors that U-Net knows have the same.
+// bits have their low half first. A read or an atomic operation is answered by a piece with all bytes, or, if it is long, by the address
+// from which the reader copies them, or by several pieces. Integers are in host byte order: all processors that U-Net knows have the same.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +32,7 @@ constexpr uint32_t kProtocolVersion = 1;
 
 struct Handlers {
   static constexpr uint8_t kHello = 1, kWelcome = 2, kLine = 3, kEager = 4, kReady = 5, kGo = 6, kPiece = 7, kDone = 8, kSlower = 9;
+  static constexpr uint8_t kWrite = 10, kWriteFrom = 11, kRead = 12, kGranted = 13, kRefused = 14, kAtomic = 15;
 };
 
 // The low byte of a Head; the next byte is the length of a line's bytes.
@@ -33,7 +41,7 @@ struct MessageFlags {
   static constexpr uint8_t kData = 0x02;      // for the receiver's completion
   static constexpr uint8_t kWide = 0x04;      // line: the data take two words
   static constexpr uint8_t kAnswer = 0x08;    // eager: the sender waits for `done`
-  static constexpr uint8_t kPieces = 0x10;    // ready: the bytes are not in one piece
+  static constexpr uint8_t kPieces = 0x10;    // the bytes cannot be copied from memory in one piece
   static constexpr uint8_t kKnown = 0x1F;
 };
 

@@ -6,7 +6,6 @@
 
 #include "fabric/info.h"
 #include "fabric/protocol.h"
-#include "fabric/sender.h"
 
 namespace unet::fabric {
 namespace {
@@ -14,7 +13,6 @@ namespace {
 constexpr uint64_t kEarlyMax = 2 * 1024 * 1024;         // bytes of one peer's unexpected messages, before it is asked for rendezvous
 constexpr uint64_t kEarlyFew = kEarlyMax / 4;           // below, it may send early bytes again
 constexpr uint64_t kEarlyAllMax = 64 * 1024 * 1024;     // the same limit for all peers together
-constexpr uint32_t kFetchesMax = 4096;                  // messages that arrive in pieces
 
 bool is_tagged(const Envelope& envelope) noexcept { return (envelope.flags & MessageFlags::kTagged) != 0; }
 
@@ -22,15 +20,12 @@ uint64_t wide_at(std::span<const uint32_t> words, size_t at) noexcept { return w
 
 }  // namespace
 
-Receiver::Receiver(am::Endpoint& endpoint, Peers& peers, Outbox& outbox, Sender& sender, const Reports& reports)
-    : endpoint_(endpoint), peers_(peers), outbox_(outbox), sender_(sender), reports_(reports), fetches_(kFetchesMax) {
+Receiver::Receiver(am::Endpoint& endpoint, Peers& peers, Outbox& outbox, Outgoing& outgoing, Incoming& incoming, const Reports& reports)
+    : endpoint_(endpoint), peers_(peers), outbox_(outbox), outgoing_(outgoing), incoming_(incoming), reports_(reports) {
   endpoint_.set_handler(Handlers::kLine, on_line, this);
   endpoint_.set_handler(Handlers::kEager, on_eager, this);
   endpoint_.set_handler(Handlers::kReady, on_ready, this);
-  endpoint_.set_handler(Handlers::kPiece, on_piece, this);
 }
-
-Receiver::~Receiver() = default;
 
 // ---- messages of peers: each word is checked before its use
 
@@ -69,26 +64,6 @@ void Receiver::on_ready(am::Token& token, void* context) {
                           .length = wide_at(words, 1), .address = wide_at(words, 3), .token = words[5],
                           .flags = static_cast<uint8_t>(words[0] & MessageFlags::kKnown)};
   if (envelope.length <= kMessageMax) receiver.announce(envelope, &token);
-}
-
-void Receiver::on_piece(am::Token& token, void* context) {
-  Receiver& receiver = *static_cast<Receiver*>(context);
-  const auto words = token.arguments();
-  if (words.size() != 3) return;
-  Fetch* const fetch = receiver.fetches_.find(words[0]);
-  if (fetch == nullptr || fetch->envelope.peer != receiver.peers_.sender(token)) return;
-  const uint64_t offset = wide_at(words, 1);
-  const Bytes payload = token.payload();
-  if (offset > fetch->envelope.length || payload.size() > fetch->envelope.length - fetch->arrived) return;
-  if (offset < fetch->room) {
-    fetch->receive->buffer.write(fetch->offset + offset, payload.first(std::min<uint64_t>(payload.size(), fetch->room - offset)));
-  }
-  fetch->arrived += payload.size();
-  if (fetch->arrived < fetch->envelope.length) return;
-  const Fetch done = *fetch;
-  receiver.fetches_.remove(words[0]);
-  receiver.answer_done(done.envelope, &token, 0);
-  receiver.complete(*done.receive, done.envelope, done.offset, done.room, 0);
 }
 
 // ---- matching
@@ -177,40 +152,29 @@ void Receiver::deliver(Posted& receive, const Envelope& envelope, Bytes payload,
 void Receiver::fetch(Posted& receive, const Envelope& envelope, am::Token* token) {
   const size_t offset = reserve(receive, envelope);
   const size_t room = receive.used - offset;
-  Peer& peer = *envelope.peer;
-  if (peer.is_self) {
+  if (envelope.peer->is_self) {
     size_t at = 0;
-    for (const iovec& piece : sender_.buffer_of(envelope.token).pieces()) {
+    for (const iovec& piece : outgoing_.buffer_of(envelope.token).pieces()) {
       if (at < room) receive.buffer.write(offset + at, as_bytes(piece.iov_base, std::min(piece.iov_len, room - at)));
       at += piece.iov_len;
     }
-    sender_.end(envelope.token, 0);
+    outgoing_.end(envelope.token, 0);
     return complete(receive, envelope, offset, room, 0);
   }
-  if ((envelope.flags & MessageFlags::kPieces) == 0 && peer.memory.is_found()) {
-    // Only a receive for several messages has an offset, and a buffer in one piece.
-    const bool is_part = (receive.flags & FI_MULTI_RECV) != 0;
-    const Buffer part = is_part ? receive.buffer.part(offset, room) : Buffer(receive.buffer.pieces());
-    if (peer.memory.read(part, envelope.address, room)) {
-      answer_done(envelope, token, 0);
-      return complete(receive, envelope, offset, room, 0);
-    }
-  }
-  uint32_t own = 0;
-  Fetch* const fetch = fetches_.add(own);
-  if (fetch == nullptr) {
-    answer_done(envelope, token, FI_ENOSPC);
-    return complete(receive, envelope, offset, 0, FI_ENOSPC);
-  }
-  fetch->receive = &receive;
-  fetch->offset = offset;
-  fetch->room = room;
-  fetch->envelope = envelope;
-  outbox_.answer(peer, token, Handlers::kGo, {envelope.token, own});
+  // A receive for several messages has its buffer in one piece.
+  const bool is_part = (receive.flags & FI_MULTI_RECV) != 0 || (receive.buffer.is_one_piece() && room != receive.buffer.size());
+  Buffer to = is_part ? receive.buffer.part(offset, room) : Buffer(receive.buffer.pieces());
+  incoming_.fetch(
+      {.owner = this, .envelope = envelope, .is_answered = true, .to = std::move(to), .receive = &receive, .offset = offset}, token);
+}
+
+void Receiver::fetched(const Fetch& fetch, int error) {
+  const size_t room = std::min<uint64_t>(fetch.to.size(), fetch.envelope.length);
+  complete(*fetch.receive, fetch.envelope, fetch.offset, error == 0 ? room : 0, error);
 }
 
 void Receiver::answer_done(const Envelope& envelope, am::Token* token, int error) {
-  if (envelope.peer->is_self) return sender_.end(envelope.token, error);
+  if (envelope.peer->is_self) return outgoing_.end(envelope.token, error);
   outbox_.answer(*envelope.peer, token, Handlers::kDone, {envelope.token, static_cast<uint32_t>(error)});
 }
 
@@ -349,15 +313,6 @@ bool Receiver::cancel(const void* context) {
 }
 
 void Receiver::fail_all(const Peer& peer, int error) {
-  std::vector<uint32_t> tokens;
-  fetches_.for_each([&](uint32_t token, const Fetch& fetch) {
-    if (fetch.envelope.peer == &peer) tokens.push_back(token);
-  });
-  for (const uint32_t token : tokens) {
-    const Fetch failed = *fetches_.find(token);
-    fetches_.remove(token);
-    complete(*failed.receive, failed.envelope, failed.offset, 0, error);
-  }
   for (Matcher* const engine : {&tagged_, &plain_}) {
     for (Arrived* each = engine->arrived().first(); each != nullptr;) {
       Arrived& message = *std::exchange(each, each->next);

@@ -4,14 +4,14 @@
 // more. Its sender is asked for rendezvous when such messages take too much memory.
 #pragma once
 
+#include "fabric/incoming.h"
 #include "fabric/matching.h"
 #include "fabric/outbox.h"
+#include "fabric/outgoing.h"
 #include "fabric/reports.h"
 #include "fabric/slots.h"
 
 namespace unet::fabric {
-
-class Sender;
 
 // The arguments of a receive.
 struct ReceiveCall {
@@ -22,10 +22,9 @@ struct ReceiveCall {
   bool is_tagged = false;
 };
 
-class Receiver {
+class Receiver final : FetchOwner {
  public:
-  Receiver(am::Endpoint& endpoint, Peers& peers, Outbox& outbox, Sender& sender, const Reports& reports);
-  ~Receiver();
+  Receiver(am::Endpoint& endpoint, Peers& peers, Outbox& outbox, Outgoing& outgoing, Incoming& incoming, const Reports& reports);
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
 
@@ -48,23 +47,13 @@ class Receiver {
   void arrive(const Envelope& envelope, Bytes payload, am::Token* token);
   // A message has arrived of which the bytes are to be fetched.
   void announce(const Envelope& envelope, am::Token* token);
-  // Ends what waits for the bytes of a peer that is lost, and receives from it alone if it has died.
+  // Drops messages with bytes that a lost peer has, and ends receives from it alone if it has died.
   void fail_all(const Peer& peer, int error);
 
  private:
-  // A message that arrives in pieces.
-  struct Fetch {
-    bool busy = false;
-    Posted* receive = nullptr;
-    size_t offset = 0, room = 0;  // the part of the receive's buffer
-    Envelope envelope;
-    uint64_t arrived = 0;         // bytes
-  };
-
   static void on_line(am::Token& token, void* receiver);
   static void on_eager(am::Token& token, void* receiver);
   static void on_ready(am::Token& token, void* receiver);
-  static void on_piece(am::Token& token, void* receiver);
 
   Matcher& matcher(bool is_tagged) noexcept { return is_tagged ? tagged_ : plain_; }
   void store(const Envelope& envelope, Bytes payload, am::Token* token);
@@ -73,6 +62,8 @@ class Receiver {
   size_t reserve(Posted& receive, const Envelope& envelope) noexcept;
   void deliver(Posted& receive, const Envelope& envelope, Bytes payload, am::Token* token);
   void fetch(Posted& receive, const Envelope& envelope, am::Token* token);
+  bool may_write(const Fetch&) noexcept override { return true; }
+  void fetched(const Fetch& fetch, int error) override;
   void complete(Posted& receive, const Envelope& envelope, size_t offset, size_t length, int error);
   void answer_done(const Envelope& envelope, am::Token* token, int error);
   void end(Posted& receive, int error);
@@ -81,12 +72,12 @@ class Receiver {
   am::Endpoint& endpoint_;
   Peers& peers_;
   Outbox& outbox_;
-  Sender& sender_;
+  Outgoing& outgoing_;
+  Incoming& incoming_;
   const Reports& reports_;
   Matcher plain_, tagged_;
   Pool<Posted> receives_;
   Pool<Arrived> messages_;
-  Slots<Fetch> fetches_;
   size_t posted_ = 0;          // receives
   size_t least_room_ = 64;     // bytes
   uint64_t early_bytes_ = 0;   // of unexpected messages of all peers

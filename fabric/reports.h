@@ -17,9 +17,9 @@ class Reports {
 
   // Whether an operation with these flags may begin.
   bool has_room(uint64_t flags) const noexcept { return !is_told(flags) || queue->has_room(); }
-  // `flags`: of the call.
-  void succeed(uint64_t flags, const Completion& completion) const noexcept {
-    if (__builtin_expect(is_told(flags), 1)) queue->add(completion);
+  // `flags`: of the call. `is_silent`: no queue is told.
+  void succeed(uint64_t flags, const Completion& completion, bool is_silent = false) const noexcept {
+    if (__builtin_expect(!is_silent && is_told(flags), 1)) queue->add(completion);
     if (counter != nullptr) counter->add(true);
   }
   // Failures are told whatever the flags are.

@@ -23,10 +23,8 @@ uint8_t flags_of(const SendCall& call) noexcept {
 
 }  // namespace
 
-Sender::Sender(am::Endpoint& endpoint, Peers& peers, Outbox& outbox, const Reports& reports)
-    : endpoint_(endpoint), peers_(peers), outbox_(outbox), reports_(reports), operations_(kTransmitSize) {
-  endpoint_.set_handler(Handlers::kGo, on_go, this);
-  endpoint_.set_handler(Handlers::kDone, on_done, this);
+Sender::Sender(am::Endpoint& endpoint, Peers& peers, Outgoing& outgoing, const Reports& reports)
+    : endpoint_(endpoint), peers_(peers), outgoing_(outgoing), reports_(reports) {
   endpoint_.set_handler(Handlers::kSlower, on_slower, this);
 }
 
@@ -35,9 +33,8 @@ ssize_t Sender::outcome(am::Outcome of) noexcept {
   return of == am::Outcome::not_sent ? -FI_EAGAIN : -FI_ECONNRESET;
 }
 
-inline void Sender::succeed(uint64_t flags, uint64_t kind, void* context, bool is_silent) const noexcept {
-  if (!is_silent) return reports_.succeed(flags, {.context = context, .flags = FI_SEND | kind});
-  if (reports_.counter != nullptr) reports_.counter->add(true);
+inline void Sender::succeed(const SendCall& call) const noexcept {
+  reports_.succeed(call.flags, {.context = call.context, .flags = FI_SEND | kind_of(call)}, call.is_silent);
 }
 
 ssize_t Sender::send(const SendCall& call) {
@@ -79,14 +76,14 @@ inline ssize_t Sender::send_line(const SendCall& call, size_t length) {
   const size_t count = static_cast<size_t>(at - words.data()) + rounded;
   const am::Outcome sent = endpoint_.request_now(call.peer->index, Handlers::kLine, {}, {words.data(), count});
   if (__builtin_expect(sent != am::Outcome::sent, 0)) return outcome(sent);
-  succeed(call.flags, kind_of(call), call.context, call.is_silent);
+  succeed(call);
   return 0;
 }
 
 ssize_t Sender::send_eager(const SendCall& call, size_t length, bool answered) {
   std::array<uint32_t, 6> words{flags_of(call)};
   if (answered) {
-    if (begin(call, length, false, words[1]) == nullptr) return -FI_EAGAIN;
+    if (begin(call, false, words[1]) == nullptr) return -FI_EAGAIN;
     words[0] |= MessageFlags::kAnswer;
   }
   uint32_t* at = &words[2];
@@ -102,34 +99,27 @@ ssize_t Sender::send_eager(const SendCall& call, size_t length, bool answered) {
     sent = endpoint_.commit(Handlers::kEager, static_cast<uint32_t>(length), words);
   }
   if (sent == am::Outcome::sent) {
-    if (!answered) succeed(call.flags, kind_of(call), call.context, call.is_silent);
+    if (!answered) succeed(call);
   } else if (answered) {
-    operations_.remove(words[1]);
+    outgoing_.drop(words[1]);
   }
   return outcome(sent);
 }
 
-Sender::Operation* Sender::begin(const SendCall& call, size_t length, bool copies, uint32_t& token) {
-  Operation* const operation = operations_.add(token);
+const Outgoing::Operation* Sender::begin(const SendCall& call, bool copies, uint32_t& token) {
+  Outgoing::Operation* const operation = outgoing_.begin(*call.peer, call.pieces, copies, token);
   if (operation == nullptr) return nullptr;
-  if (copies) {
-    operation->copy = std::make_unique<std::byte[]>(length);
-    Buffer(call.pieces).read(0, {operation->copy.get(), length});
-    operation->buffer = Buffer(operation->copy.get(), length);
-  } else {
-    operation->buffer = Buffer(call.pieces);
-  }
-  operation->peer = call.peer;
+  operation->reports = &reports_;
   operation->context = call.context;
   operation->flags = call.flags;
-  operation->kind = kind_of(call);
+  operation->kind = FI_SEND | kind_of(call);
   operation->is_silent = call.is_silent;
   return operation;
 }
 
 ssize_t Sender::send_ready(const SendCall& call, size_t length) {
   std::array<uint32_t, 10> words{flags_of(call)};
-  const Operation* const operation = begin(call, length, (call.flags & FI_INJECT) != 0, words[5]);
+  const Outgoing::Operation* const operation = begin(call, (call.flags & FI_INJECT) != 0, words[5]);
   if (operation == nullptr) return -FI_EAGAIN;
   if (!operation->buffer.is_one_piece()) words[0] |= MessageFlags::kPieces;
   uint32_t* at = &words[1];
@@ -139,7 +129,7 @@ ssize_t Sender::send_ready(const SendCall& call, size_t length) {
   put_wide(at, call.tag);
   put_wide(at, call.data);
   const am::Outcome sent = endpoint_.request_now(call.peer->index, Handlers::kReady, {}, words);
-  if (sent != am::Outcome::sent) operations_.remove(words[5]);
+  if (sent != am::Outcome::sent) outgoing_.drop(words[5]);
   return outcome(sent);
 }
 
@@ -154,86 +144,17 @@ ssize_t Sender::send_to_self(const SendCall& call, size_t length) {
       from.read(0, {bytes.data(), length});
       receiver_->arrive(envelope, {bytes.data(), length}, nullptr);
     }
-    succeed(call.flags, kind_of(call), call.context, call.is_silent);
+    succeed(call);
     return 0;
   }
-  if (begin(call, length, (call.flags & FI_INJECT) != 0, envelope.token) == nullptr) return -FI_EAGAIN;
+  if (begin(call, (call.flags & FI_INJECT) != 0, envelope.token) == nullptr) return -FI_EAGAIN;
   receiver_->announce(envelope, nullptr);
   return 0;
-}
-
-// ---- answers
-
-void Sender::end(uint32_t token, int error) {
-  Operation* const operation = operations_.find(token);
-  if (operation == nullptr) return;
-  if (operation->is_active) std::erase(active_, token);
-  if (error == 0) {
-    succeed(operation->flags, operation->kind, operation->context, operation->is_silent);
-  } else {
-    reports_.fail({.context = operation->context, .flags = FI_SEND | operation->kind}, error);
-  }
-  operations_.remove(token);
-}
-
-void Sender::on_go(am::Token& token, void* context) {
-  Sender& sender = *static_cast<Sender*>(context);
-  if (token.arguments().size() != 2) return;
-  const uint32_t own = token.argument(0);
-  Operation* const operation = sender.operations_.find(own);
-  if (operation == nullptr || operation->peer != sender.peers_.sender(token) || operation->is_active) return;
-  operation->is_active = true;
-  operation->receiver = token.argument(1);
-  sender.active_.push_back(own);
-}
-
-void Sender::on_done(am::Token& token, void* context) {
-  Sender& sender = *static_cast<Sender*>(context);
-  if (token.arguments().size() != 2) return;
-  const Operation* const operation = sender.operations_.find(token.argument(0));
-  if (operation == nullptr || operation->peer != sender.peers_.sender(token)) return;
-  sender.end(token.argument(0), token.argument(1) == 0 ? 0 : FI_EIO);
 }
 
 void Sender::on_slower(am::Token& token, void* context) {
   Peer* const peer = static_cast<Sender*>(context)->peers_.sender(token);
   if (peer != nullptr && !token.arguments().empty()) peer->is_slow = token.argument(0) != 0;
-}
-
-// ---- pieces
-
-// Sends pieces of one operation; false: the channel is full.
-bool Sender::push(uint32_t token, Operation& operation) {
-  const size_t length = operation.buffer.size();
-  while (operation.sent < length) {
-    const size_t piece = std::min<size_t>(kPieceBytes, length - operation.sent);
-    const MutableBytes room = endpoint_.reserve_now(operation.peer->index, static_cast<uint32_t>(piece), 3);
-    if (room.empty()) return false;
-    operation.buffer.read(operation.sent, room.first(piece));
-    const uint64_t at = operation.sent;
-    const std::array<uint32_t, 3> words{operation.receiver, static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32)};
-    if (endpoint_.commit(Handlers::kPiece, static_cast<uint32_t>(piece), words) != am::Outcome::sent) return false;
-    operation.sent += piece;
-  }
-  operation.is_active = false;
-  std::erase(active_, token);
-  return true;
-}
-
-void Sender::progress() {
-  for (const uint32_t token : std::exchange(returned_, {})) end(token, FI_ECONNREFUSED);
-  for (size_t i = 0; i < active_.size();) {
-    const uint32_t token = active_[i];
-    if (!push(token, *operations_.find(token))) ++i;
-  }
-}
-
-void Sender::fail_all(const Peer& peer, int error) {
-  std::vector<uint32_t> tokens;
-  operations_.for_each([&](uint32_t token, const Operation& operation) {
-    if (operation.peer == &peer) tokens.push_back(token);
-  });
-  for (const uint32_t token : tokens) end(token, error);
 }
 
 }  // namespace unet::fabric

@@ -7,55 +7,55 @@
 
 namespace unet::fabric {
 
-// A token has the slot's number and how often the slot was used, so an old one finds nothing. T has a member `bool busy`.
+// A token has the slot's number in its lower bits, and above them how often the slot was used: an old one finds nothing. T has a member
+// `bool busy`.
 template <typename T>
 class Slots {
  public:
-  explicit Slots(uint32_t most) noexcept : most_(most) {}
+  static constexpr uint32_t kNumberBits = 20, kMost = 1 << kNumberBits;
 
   // Returns a new operation and its token; nullptr: there are too many.
   T* add(uint32_t& token) {
     if (free_.empty()) {
-      if (slots_.size() == most_) return nullptr;
-      free_.push_back(static_cast<uint16_t>(slots_.size()));
+      if (slots_.size() == kMost) return nullptr;
+      free_.push_back(static_cast<uint32_t>(slots_.size()));
       slots_.push_back({std::make_unique<T>(), 0});
     }
-    const uint16_t number = free_.back();
+    const uint32_t number = free_.back();
     free_.pop_back();
     Slot& slot = slots_[number];
     slot.operation->busy = true;
-    token = uint32_t{slot.uses} << 16 | number;
+    token = slot.uses << kNumberBits | number;
     return slot.operation.get();
   }
   // nullptr: the token is forged or old.
   T* find(uint32_t token) noexcept {
-    const uint32_t number = token & 0xFFFF;
-    if (number >= slots_.size() || slots_[number].uses != token >> 16 || !slots_[number].operation->busy) return nullptr;
+    const uint32_t number = token % kMost;
+    const bool is_known = number < slots_.size() && slots_[number].operation->busy && slots_[number].uses == token >> kNumberBits;
+    if (!is_known) return nullptr;
     return slots_[number].operation.get();
   }
   // Ends the operation of a token that find() knows.
   void remove(uint32_t token) {
-    Slot& slot = slots_[token & 0xFFFF];
+    Slot& slot = slots_[token % kMost];
     *slot.operation = {};
-    ++slot.uses;
-    free_.push_back(static_cast<uint16_t>(token));
+    slot.uses = (slot.uses + 1) % (1 << (32 - kNumberBits));
+    free_.push_back(token % kMost);
   }
   template <typename Use>
   void for_each(const Use& use) {
     for (uint32_t number = 0; number < slots_.size(); ++number) {
-      if (slots_[number].operation->busy) use(uint32_t{slots_[number].uses} << 16 | number, *slots_[number].operation);
+      if (slots_[number].operation->busy) use(slots_[number].uses << kNumberBits | number, *slots_[number].operation);
     }
   }
-  bool full() const noexcept { return free_.empty() && slots_.size() == most_; }
 
  private:
   struct Slot {
     std::unique_ptr<T> operation;
-    uint16_t uses;
+    uint32_t uses;
   };
-  const uint32_t most_;
   std::vector<Slot> slots_;
-  std::vector<uint16_t> free_;
+  std::vector<uint32_t> free_;
 };
 
 // Objects that are used again, so that a message costs no allocation.

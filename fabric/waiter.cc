@@ -68,16 +68,20 @@ int Waiter::arm() {
   if (!has_descriptor_) return 0;
   // A time-out of 0 would stop the timer.
   const itimerspec at{.it_interval = {}, .it_value = limit == kNever ? timespec{} : timespec_of(std::max<Nanoseconds>(limit, 1))};
-  return ::timerfd_settime(timer_.get(), 0, &at, nullptr) == 0 ? 0 : -errno;
+  if (::timerfd_settime(timer_.get(), 0, &at, nullptr) != 0) return -errno;
+  armed_ = true;
+  return 0;
 }
 
 void Waiter::wake() noexcept {
   constexpr uint64_t kOne = 1;
+  armed_ = false;
   if (has_descriptor_) [[maybe_unused]] const ssize_t written = ::write(wakes_.get(), &kOne, sizeof kOne);
 }
 
 void Waiter::drain() noexcept {
   uint64_t count = 0;
+  armed_ = false;
   if (has_descriptor_) [[maybe_unused]] const ssize_t drained = ::read(wakes_.get(), &count, sizeof count);
 }
 

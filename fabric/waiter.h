@@ -37,8 +37,11 @@ class Waiter {
   int arm();
   bool has_descriptor() const noexcept { return has_descriptor_; }
   int descriptor() const noexcept { return set_.get(); }
-  // Ends the sleep of a thread.
+  // Ends the sleep of a thread. note(): what that thread waits for may be there.
   void wake() noexcept;
+  void note() noexcept {
+    if (__builtin_expect(armed_, 0)) wake();
+  }
   void drain() noexcept;
   // Sleeps after arm() for at most `limit`. Call it without the lock.
   void sleep(Nanoseconds limit) const noexcept;
@@ -47,6 +50,7 @@ class Waiter {
   std::vector<Endpoint*> endpoints_;
   uint32_t empty_ = 0;  // polls in a row that found nothing
   const bool has_descriptor_;
+  bool armed_ = false;  // a thread may sleep on the descriptor
   Descriptor set_, wakes_, timer_;
 };
 

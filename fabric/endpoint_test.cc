@@ -1,0 +1,278 @@
+// endpoint_test.cc - messages between two endpoints through libfabric's interface: sizes, order, matching, and ends.
+#include <catch2/catch.hpp>
+
+#include "fabric/test_side.h"
+
+using namespace unet;
+using namespace unet::fabric;
+
+namespace {
+
+constexpr uint64_t kAll = ~uint64_t{0};
+constexpr size_t kSizes[] = {0, 1, 8, 20, 28, 29, 64, 16 * 1024, 16 * 1024 + 1, 300'000, 3'000'000};
+
+std::string text_of(size_t length, uint64_t seed = 0) {
+  std::string text(length, '\0');
+  for (size_t i = 0; i < length; ++i) text[i] = static_cast<char>('a' + (seed + i * 7) % 23);
+  return text;
+}
+
+// Sends, and leaves the completion in the queue.
+void send(Pair& pair, const std::string& text, uint64_t tag) {
+  pair.until_done([&] { return fi_tsend(pair.a.endpoint, text.data(), text.size(), nullptr, pair.to_b, tag, nullptr); });
+}
+
+}  // namespace
+
+TEST_CASE("messages of all sizes arrive, expected or not") {
+  Pair pair;
+  const bool expected = GENERATE(true, false);
+  uint64_t tag = 100;
+  for (const size_t size : kSizes) {
+    const std::string text = text_of(size, ++tag);
+    std::string to(size + 10, '-');
+    int context = 0;
+    const auto post = [&] {
+      REQUIRE(fi_trecv(pair.b.endpoint, to.data(), to.size(), nullptr, FI_ADDR_UNSPEC, tag, 0, &context) == 0);
+    };
+    if (expected) post();
+    pair.until_done([&] { return fi_tsenddata(pair.a.endpoint, text.data(), size, nullptr, tag << 31, pair.to_b, tag, &tag); });
+    for (int i = 0; i < 100 && !expected; ++i) pair.poll();
+    if (!expected) post();
+    const fi_cq_tagged_entry received = pair.next(pair.b);
+    REQUIRE(received.len == size);
+    REQUIRE(received.tag == tag);
+    REQUIRE(received.data == tag << 31);
+    REQUIRE(received.op_context == &context);
+    REQUIRE(received.flags == (FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA));
+    REQUIRE(to.substr(0, size) == text);
+    REQUIRE(to.substr(size) == std::string(10, '-'));
+    const fi_cq_tagged_entry sent = pair.next(pair.a);
+    REQUIRE(sent.op_context == &tag);
+    REQUIRE(sent.flags == (FI_SEND | FI_TAGGED));
+  }
+}
+
+TEST_CASE("an endpoint sends to itself") {
+  TestNi ni;
+  Side side;
+  const fi_addr_t self = side.know(side);
+  for (const size_t size : kSizes) {
+    const std::string text = text_of(size);
+    std::string to(size, '-');
+    REQUIRE(fi_send(side.endpoint, text.data(), size, nullptr, self, nullptr) == 0);
+    REQUIRE(fi_recv(side.endpoint, to.data(), size, nullptr, FI_ADDR_UNSPEC, nullptr) == 0);
+    fi_cq_tagged_entry entries[2];
+    REQUIRE(fi_cq_read(side.queue, entries, 2) == 2);
+    REQUIRE(to == text);
+  }
+}
+
+TEST_CASE("unexpected messages of any number arrive in order, and their bytes are bounded") {
+  Pair pair;
+  constexpr size_t kMany = 1000;
+  const size_t size = GENERATE(size_t{100}, size_t{16 * 1024});
+  const std::string text = text_of(size);
+  for (uint64_t i = 0; i < kMany; ++i) {
+    pair.until_done([&] { return fi_tinject(pair.a.endpoint, text.data(), size, pair.to_b, i); });
+  }
+  std::string to(size, '-');
+  for (uint64_t i = 0; i < kMany; ++i) {
+    REQUIRE(fi_trecv(pair.b.endpoint, to.data(), size, nullptr, FI_ADDR_UNSPEC, 0, kAll, nullptr) == 0);
+    const fi_cq_tagged_entry received = pair.next(pair.b);
+    REQUIRE(received.tag == i);
+    REQUIRE(to == text);
+    to.assign(size, '-');
+  }
+  // The sender hears that it may send early bytes again.
+  for (int i = 0; i < 1000; ++i) pair.poll();
+  send(pair, text, 1);
+  REQUIRE(pair.next(pair.a).flags == (FI_SEND | FI_TAGGED));
+}
+
+TEST_CASE("a message that is longer than its receive is cut, with an error") {
+  Pair pair;
+  const size_t size = GENERATE(size_t{20}, size_t{100}, size_t{100'000});
+  const std::string text = text_of(size);
+  std::string to(10, '-');
+  REQUIRE(fi_trecv(pair.b.endpoint, to.data(), to.size(), nullptr, FI_ADDR_UNSPEC, 1, 0, &to) == 0);
+  send(pair, text, 1);
+  const fi_cq_err_entry error = pair.next_error(pair.b);
+  REQUIRE(error.err == FI_ETRUNC);
+  REQUIRE(error.len == 10);
+  REQUIRE(error.olen == size - 10);
+  REQUIRE(error.op_context == &to);
+  REQUIRE(to == text.substr(0, 10));
+  REQUIRE(pair.next(pair.a).flags == (FI_SEND | FI_TAGGED));
+}
+
+TEST_CASE("a receive is cancelled once") {
+  Pair pair;
+  char byte = 0;
+  int context = 0;
+  REQUIRE(fi_trecv(pair.b.endpoint, &byte, 1, nullptr, FI_ADDR_UNSPEC, 1, 0, &context) == 0);
+  REQUIRE(fi_cancel(&pair.b.endpoint->fid, &context) == 0);
+  const fi_cq_err_entry error = pair.next_error(pair.b);
+  REQUIRE(error.err == FI_ECANCELED);
+  REQUIRE(error.op_context == &context);
+  REQUIRE(fi_cancel(&pair.b.endpoint->fid, &context) == -FI_ENOENT);
+}
+
+TEST_CASE("a peek finds, claims and discards") {
+  Pair pair;
+  const std::string text = text_of(50'000);
+  send(pair, text, 5);
+  send(pair, "next", 5);
+  for (int i = 0; i < 100; ++i) pair.poll();
+  int context = 0;
+  fi_msg_tagged message{.addr = FI_ADDR_UNSPEC, .tag = 6, .context = &context};
+  REQUIRE(fi_trecvmsg(pair.b.endpoint, &message, FI_PEEK) == 0);
+  REQUIRE(pair.next_error(pair.b).err == FI_ENOMSG);
+  message.tag = 5;
+  REQUIRE(fi_trecvmsg(pair.b.endpoint, &message, FI_PEEK | FI_CLAIM) == 0);
+  REQUIRE(pair.next(pair.b).len == text.size());
+  fi_msg_tagged other{.addr = FI_ADDR_UNSPEC, .tag = 5, .context = &other};
+  REQUIRE(fi_trecvmsg(pair.b.endpoint, &other, FI_PEEK | FI_DISCARD) == 0);
+  REQUIRE(pair.next(pair.b).len == 4);
+  std::string to(text.size(), '-');
+  const iovec whole{to.data(), to.size()};
+  message.msg_iov = &whole;
+  message.iov_count = 1;
+  REQUIRE(fi_trecvmsg(pair.b.endpoint, &message, FI_CLAIM) == 0);
+  REQUIRE(pair.next(pair.b).len == text.size());
+  REQUIRE(to == text);
+  REQUIRE(fi_trecvmsg(pair.b.endpoint, &message, FI_CLAIM) == -FI_EINVAL);
+}
+
+TEST_CASE("a buffer for several messages is returned when it is full") {
+  Pair pair;
+  constexpr size_t kLeast = 100;
+  REQUIRE(fi_setopt(&pair.b.endpoint->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &kLeast, sizeof kLeast) == 0);
+  std::string to(250, '-');
+  const iovec whole{to.data(), to.size()};
+  const fi_msg message{.msg_iov = &whole, .desc = nullptr, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &to, .data = 0};
+  REQUIRE(fi_recvmsg(pair.b.endpoint, &message, FI_MULTI_RECV) == 0);
+  for (size_t i = 0; i < 3; ++i) {
+    const std::string text = text_of(60, i);
+    pair.until_done([&] { return fi_inject(pair.a.endpoint, text.data(), text.size(), pair.to_b); });
+    const fi_cq_tagged_entry received = pair.next(pair.b);
+    REQUIRE(received.buf == to.data() + i * 60);
+    REQUIRE(std::string(static_cast<char*>(received.buf), received.len) == text);
+    REQUIRE(((received.flags & FI_MULTI_RECV) != 0) == (i == 2));
+  }
+}
+
+TEST_CASE("a receive from one peer takes no message of another") {
+  Pair pair([](fi_info& hints) { hints.caps = FI_TAGGED | FI_DIRECTED_RECV | FI_SOURCE; });
+  const fi_addr_t self = pair.b.know(pair.b);
+  char from_self = 0, from_a = 0;
+  REQUIRE(fi_trecv(pair.b.endpoint, &from_self, 1, nullptr, self, 1, 0, &from_self) == 0);
+  REQUIRE(fi_trecv(pair.b.endpoint, &from_a, 1, nullptr, pair.to_a, 1, 0, &from_a) == 0);
+  send(pair, "a", 1);
+  fi_cq_tagged_entry entry{};
+  fi_addr_t source = FI_ADDR_NOTAVAIL;
+  pair.until_done([&] { return fi_cq_readfrom(pair.b.queue, &entry, 1, &source); });
+  REQUIRE(entry.op_context == &from_a);
+  REQUIRE(source == pair.to_a);
+}
+
+TEST_CASE("a delivery is complete only when a receive has the message") {
+  Pair pair;
+  const size_t size = GENERATE(size_t{0}, size_t{8}, size_t{1000}, size_t{100'000});
+  const std::string text = text_of(size);
+  const iovec whole{const_cast<char*>(text.data()), size};
+  const fi_msg_tagged message{.msg_iov = &whole, .iov_count = 1, .addr = pair.to_b, .tag = 3, .context = &pair};
+  pair.until_done([&] { return fi_tsendmsg(pair.a.endpoint, &message, FI_DELIVERY_COMPLETE); });
+  for (int i = 0; i < 100; ++i) pair.poll();
+  fi_cq_tagged_entry entry{};
+  REQUIRE(fi_cq_read(pair.a.queue, &entry, 1) == -FI_EAGAIN);
+  std::string to(size, '-');
+  REQUIRE(fi_trecv(pair.b.endpoint, to.data(), size, nullptr, FI_ADDR_UNSPEC, 3, 0, nullptr) == 0);
+  REQUIRE(pair.next(pair.a).op_context == &pair);
+  REQUIRE(to == text);
+}
+
+TEST_CASE("messages of several pieces") {
+  Pair pair;
+  const size_t size = GENERATE(size_t{6}, size_t{3000}, size_t{150'000});
+  const std::string text = text_of(size);
+  char* const from = const_cast<char*>(text.data());
+  const iovec out[] = {{from, size / 3}, {from + size / 3, size - size / 3}};
+  std::string to(size, '-');
+  const iovec in[] = {{to.data(), size / 2}, {to.data() + size / 2, size - size / 2}};
+  REQUIRE(fi_trecvv(pair.b.endpoint, in, nullptr, 2, FI_ADDR_UNSPEC, 1, 0, nullptr) == 0);
+  pair.until_done([&] { return fi_tsendv(pair.a.endpoint, out, nullptr, 2, pair.to_b, 1, nullptr); });
+  REQUIRE(pair.next(pair.b).len == size);
+  REQUIRE(to == text);
+}
+
+TEST_CASE("a peer that is gone ends what waits for it, and further sends fail") {
+  Pair pair;
+  const std::string text = text_of(100'000);
+  send(pair, text, 1);
+  for (int i = 0; i < 100; ++i) pair.poll();
+  fi_cq_tagged_entry entry{};
+  REQUIRE(fi_cq_read(pair.a.queue, &entry, 1) == -FI_EAGAIN);
+  pair.b.close_endpoint();
+  fi_cq_err_entry error{};
+  pair.until_done([&]() -> ssize_t {
+    const ssize_t read = fi_cq_read(pair.a.queue, &entry, 1);
+    return read == -FI_EAVAIL ? fi_cq_readerr(pair.a.queue, &error, 0) : read;
+  });
+  REQUIRE(error.err == FI_ECONNRESET);
+  ssize_t result = 0;
+  do {
+    pair.poll();
+    result = fi_tsend(pair.a.endpoint, "x", 1, nullptr, pair.to_b, 1, nullptr);
+  } while (result == -FI_EAGAIN);
+  REQUIRE(result == -FI_EHOSTUNREACH);
+}
+
+TEST_CASE("without a name at the address a send fails") {
+  TestNi ni;
+  Side side;
+  fi_addr_t number = 0;
+  const std::string host(side.info->domain_attr->name);
+  const std::string text = "unet://" + host + "/nothing";
+  REQUIRE(fi_av_insert(side.vector, text.c_str(), 1, &number, 0, nullptr) == 1);
+  ssize_t result = 0;
+  do {
+    fi_cq_read(side.queue, nullptr, 0);
+    result = fi_send(side.endpoint, "x", 1, nullptr, number, nullptr);
+  } while (result == -FI_EAGAIN);
+  REQUIRE(result == -FI_EHOSTUNREACH);
+  REQUIRE(fi_send(side.endpoint, "x", 1, nullptr, number + 1, nullptr) == -FI_EINVAL);
+  REQUIRE(fi_av_remove(side.vector, &number, 1, 0) == 0);
+  REQUIRE(fi_av_remove(side.vector, &number, 1, 0) == -FI_EINVAL);
+}
+
+TEST_CASE("a reader that sleeps is woken by a message") {
+  TestNi ni;
+  const fi_cq_attr waiting{.size = 0, .flags = 0, .format = FI_CQ_FORMAT_CONTEXT, .wait_obj = FI_WAIT_FD};
+  Side side([](fi_info&) {}, waiting);
+  fid* object = &side.queue->fid;
+  int descriptor = -1;
+  REQUIRE(fi_control(object, FI_GETWAIT, &descriptor) == 0);
+  while (fi_trywait(side.fabric, &object, 1) != 0) fi_cq_read(side.queue, nullptr, 0);
+  pollfd on{descriptor, POLLIN, 0};
+  REQUIRE(::poll(&on, 1, 0) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::usleep(100'000);
+    Side sender;
+    fi_addr_t number = 0;
+    const std::string name = side.name();
+    fi_av_insert(sender.vector, name.data(), 1, &number, 0, nullptr);
+    while (fi_inject(sender.endpoint, "x", 1, number) == -FI_EAGAIN) fi_cq_read(sender.queue, nullptr, 0);
+    sender.close_endpoint();
+    ::_exit(0);
+  }
+  char byte = 0;
+  fi_cq_entry entry{};
+  REQUIRE(fi_recv(side.endpoint, &byte, 1, nullptr, FI_ADDR_UNSPEC, &byte) == 0);
+  REQUIRE(fi_cq_sread(side.queue, &entry, 1, nullptr, 30'000) == 1);
+  REQUIRE(entry.op_context == &byte);
+  REQUIRE(byte == 'x');
+  REQUIRE(::waitpid(child, nullptr, 0) == child);
+  REQUIRE(fi_cq_sread(side.queue, &entry, 1, nullptr, 10) == -FI_EAGAIN);
+}

@@ -1,0 +1,79 @@
+// incoming.h - the bytes of announced messages: copied from the peer's memory where the kernel allows it, else received in pieces; used by
+// Receiver and RemoteMemory.
+#pragma once
+
+#include <optional>
+
+#include "am/endpoint.h"
+#include "fabric/buffer.h"
+#include "fabric/matching.h"
+#include "fabric/outbox.h"
+#include "fabric/peers.h"
+#include "fabric/slots.h"
+
+namespace unet::fabric {
+
+class MemoryRegion;
+struct Fetch;
+
+// Hears of the end of fetches.
+class FetchOwner {
+ public:
+  // Whether the memory of a fetch may still be written.
+  virtual bool may_write(const Fetch& fetch) noexcept = 0;
+  // The bytes are there, as many as the buffer takes; or `error` tells why not.
+  virtual void fetched(const Fetch& fetch, int error) = 0;
+
+ protected:
+  ~FetchOwner() = default;
+};
+
+struct Fetch {
+  bool busy = false;
+  FetchOwner* owner = nullptr;
+  Envelope envelope;            // the peer, the length, where the bytes are, and the peer's operation that waits for `done`
+  bool is_answered = false;     // whether the peer has such an operation
+  Buffer to;                    // may be shorter than the message
+  Posted* receive = nullptr;    // Receiver: the receive and the offset in its buffer
+  size_t offset = 0;
+  MemoryRegion* region = nullptr;  // RemoteMemory: a write of a peer goes here
+  uint64_t key = 0;
+  bool is_atomic = false;       // RemoteMemory: what a call of ours was
+  void* context = nullptr;
+  uint64_t flags = 0;
+  uint64_t arrived = 0;         // bytes
+};
+
+class Incoming {
+ public:
+  Incoming(am::Endpoint& endpoint, Peers& peers, Outbox& outbox);
+  Incoming(const Incoming&) = delete;
+  Incoming& operator=(const Incoming&) = delete;
+
+  // Fetches the bytes that a peer has announced, at once or in pieces. `token`: its message.
+  void fetch(Fetch fetch, am::Token* token);
+  // Waits for bytes that the peer sends by itself. Returns the token for its pieces; nullopt: there are too many.
+  std::optional<uint32_t> expect(Fetch fetch);
+  // Ends such a wait. copy(): by a copy from the peer's memory, if the token is good.
+  void end(uint32_t token, int error);
+  // The request for the bytes could not be sent.
+  void drop(uint32_t token) { fetches_.remove(token); }
+  bool copy(const Peer* peer, uint32_t token, uint64_t address);
+  void fail_all(const Peer& peer, int error);
+  // The fetch of a token that a peer has told; nullptr: the token is forged or old.
+  const Fetch* find(const Peer* peer, uint32_t token) noexcept {
+    const Fetch* const fetch = fetches_.find(token);
+    return fetch != nullptr && fetch->envelope.peer == peer ? fetch : nullptr;
+  }
+
+ private:
+  static void on_piece(am::Token& token, void* incoming);
+  void answer(const Fetch& fetch, am::Token* token, int error);
+
+  am::Endpoint& endpoint_;
+  Peers& peers_;
+  Outbox& outbox_;
+  Slots<Fetch> fetches_;
+};
+
+}  // namespace unet::fabric
