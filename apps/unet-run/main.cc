@@ -1,5 +1,7 @@
 // main.cc - unet-run: a private network interface and N processes that use it. It ends with them and leaves nothing behind.
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -25,11 +27,24 @@ int refuse(const Error& error) {
   return kFailure;
 }
 
+// Programs of libfabric find U-Net's provider: it is in a build directory beside this program, or in the installed place.
+void announce_provider() {
+  std::error_code ignored;
+  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  const std::filesystem::path installed = UNET_PROVIDER_DIR;
+  for (const std::filesystem::path& each : {here / "../../fabric", installed}) {
+    if (!std::filesystem::exists(each / "libunet-fi.so", ignored)) continue;
+    ::setenv("FI_PROVIDER_PATH", std::filesystem::canonical(each, ignored).c_str(), 0);  // the user's own value stays
+    return;
+  }
+}
+
 // Forks the processes first: no fork may follow once the network interface has threads. The programs begin when it listens.
 int run(Options& options) {
   Result<TempDirectory> directory = TempDirectory::create();
   if (!directory) return refuse(directory.error());
   options.config.ni.socket = directory->socket();
+  announce_provider();
   LabelledOutput output;  // destroyed last: the end of the processes closes the pipes that it reads
   Result<Processes> processes = Processes::start(options, directory->socket(), options.label ? &output : nullptr, directory->janitor());
   if (!processes) return refuse(processes.error());

@@ -64,7 +64,7 @@ EXTERNAL_TABLE = [
     ("CLI/*",          ["apps"]),
     ("grpcpp/*",       ["apps/bench/rivals"]),
     ("capnp/*",        ["apps/bench/rivals"]),
-    ("mpi.h",          ["apps/kernels/mpi"]),
+    ("mpi.h",          ["apps/kernels/mpi", "tests/system/fabric_mpi.c"]),
     ("nlohmann/*",     ["apps", "ni/service", "tests", "*_test.cc"]),
     ("toml++/*",       ["apps", "ni/service"]),
     ("spdlog/*",       ["apps", "ni/service", "drivers"]),
