@@ -4,15 +4,18 @@
 #include <rdma/fi_errno.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
+#include "unet/base/keyed_random.h"
 #include "unet/control.h"
 
 namespace unet::fabric {
 namespace {
 
 constexpr std::string_view kScheme = "unet://";
+constexpr char kMade[] = "fi-";
 
 std::optional<Address> checked(std::string_view name, std::string_view host) {
   if (!control::valid_name(name) || !control::valid_name(host)) return std::nullopt;
@@ -20,6 +23,16 @@ std::optional<Address> checked(std::string_view name, std::string_view host) {
 }
 
 }  // namespace
+
+std::string new_name() {
+  std::array<char, 24> name;
+  std::snprintf(name.data(), name.size(), "%s%012llx", kMade, static_cast<unsigned long long>(KeyedRandom(0).next() >> 16));
+  return name.data();
+}
+
+bool is_replaceable(std::string_view name) noexcept {
+  return name.substr(0, sizeof kMade - 1) == kMade || name.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
 std::optional<BinaryAddress> Address::binary() const {
   BinaryAddress bytes{};

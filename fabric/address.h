@@ -31,6 +31,11 @@ struct Address {
   std::string target(std::string_view own_host) const { return host == own_host ? name : name + '@' + host; }
 };
 
+// A name that no other endpoint has.
+std::string new_name();
+// Whether another name does as well: one that new_name() made, or a number in place of a name, as a service of other networks is.
+bool is_replaceable(std::string_view name) noexcept;
+
 std::optional<Address> parse_text(std::string_view text);
 std::optional<Address> parse_binary(const char* bytes);
 // Parses `length` bytes of either form; `format` is kStringFormat, kBinaryFormat, or 0: unknown.

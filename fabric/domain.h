@@ -5,12 +5,15 @@
 #include <rdma/fi_domain.h>
 
 #include <atomic>
+#include <vector>
 
 #include "fabric/domain_lock.h"
 #include "fabric/memory_region.h"
 #include "fabric/network_interface.h"
 
 namespace unet::fabric {
+
+class Endpoint;
 
 // fi_ops_fabric::domain.
 int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context);
@@ -26,6 +29,11 @@ class Domain : public fid_domain {
   // The form of addresses that the program exchanges: kBinaryFormat or kStringFormat.
   uint32_t address_format() const noexcept { return address_format_; }
 
+  // The endpoints that are open. Call the functions with the lock.
+  const std::vector<Endpoint*>& endpoints() const noexcept { return endpoints_; }
+  void add(Endpoint& endpoint) { endpoints_.push_back(&endpoint); }
+  void remove(Endpoint& endpoint) noexcept { std::erase(endpoints_, &endpoint); }
+
   // The objects that are open on this domain, which cannot be closed before them.
   void opened() noexcept { objects_.fetch_add(1, std::memory_order_relaxed); }
   void closed() noexcept { objects_.fetch_sub(1, std::memory_order_relaxed); }
@@ -36,6 +44,7 @@ class Domain : public fid_domain {
   DomainLock lock_;
   MemoryRegions regions_;
   const uint32_t address_format_;
+  std::vector<Endpoint*> endpoints_;
   std::atomic<uint32_t> objects_{0};
 };
 

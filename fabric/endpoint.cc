@@ -4,17 +4,15 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 
-#include <cstdio>
-
 #include "fabric/info.h"
 #include "fabric/operations_table.h"
 #include "fabric/provider.h"
-#include "unet/base/keyed_random.h"
 
 namespace unet::fabric {
 namespace {
 
 constexpr Nanoseconds kLinger = kSecond;         // how long the end of an endpoint waits for its peers
+constexpr int kNamesTried = 8;
 constexpr Nanoseconds kNap = kMillisecond;       // a sleep with work that waits for room
 
 Endpoint& of(fid* fid) noexcept { return *reinterpret_cast<Endpoint*>(fid); }
@@ -97,12 +95,6 @@ fi_ops_cm kNameOps = {
     .join = [](fid_ep*, const void*, uint64_t, fid_mc**, void*) { return -FI_ENOSYS; },
 };
 
-std::string new_name() {
-  char name[24];
-  std::snprintf(name, sizeof name, "fi-%012llx", static_cast<unsigned long long>(KeyedRandom(0).next() >> 16));
-  return name;
-}
-
 }  // namespace
 
 // ---- set-up
@@ -114,6 +106,7 @@ Endpoint::Endpoint(Domain& domain, const fi_info& info, std::unique_ptr<am::Endp
       transmit_flags_(info.tx_attr != nullptr ? info.tx_attr->op_flags : 0),
       receive_flags_(info.rx_attr != nullptr ? info.rx_attr->op_flags : 0) {
   domain_.opened();
+  domain_.add(*this);
 }
 
 Endpoint::~Endpoint() {
@@ -125,6 +118,7 @@ Endpoint::~Endpoint() {
     if (each->queue != nullptr) each->queue->waiter().remove(*this);
     if (each->counter != nullptr) each->counter->waiter().remove(*this);
   }
+  domain_.remove(*this);
   messages_.reset();  // its handlers may still run
 }
 
@@ -173,6 +167,13 @@ int Endpoint::enable() {
   if ((sends_.queue == nullptr && sends_.counter == nullptr) && (receives_.queue == nullptr && receives_.counter == nullptr)) {
     return -FI_ENOCQ;
   }
+  Status bound = messages_->bind(own_.name);
+  // Several endpoints may be opened with one fi_info.
+  for (int i = 0; !bound && bound.error().code == Errc::already_exists && is_replaceable(own_.name) && i < kNamesTried; ++i) {
+    own_.name = new_name();
+    bound = messages_->bind(own_.name);
+  }
+  if (!bound) return failed(FI_LOG_EP_CTRL, bound.error());
   parts_ = std::make_unique<Parts>(*messages_, *vector_, own_, domain_.regions(), sends_, receives_, remote_);
   parts_->receiver.set_least_room(least_room_);
   messages_->set_error_handler(
@@ -182,10 +183,6 @@ int Endpoint::enable() {
         if (returned.handler == Handlers::kReady && returned.arguments.size() == 10) to.outgoing.note_returned(returned.arguments[5]);
       },
       parts_.get());
-  if (const Status bound = messages_->bind(own_.name); !bound) {
-    parts_.reset();
-    return failed(FI_LOG_EP_CTRL, bound.error());
-  }
   return 0;
 }
 

@@ -118,7 +118,7 @@ class Endpoint : public fid_ep {
 
   Domain& domain_;
   std::unique_ptr<am::Endpoint> messages_;
-  const Address own_;
+  Address own_;  // fixed by enable()
   const uint32_t address_format_;
   const bool directed_;  // receives may name a source
   uint64_t transmit_flags_, receive_flags_;

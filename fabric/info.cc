@@ -162,6 +162,7 @@ int set_addresses(fi_info& info, const char* node, const char* service, uint64_t
   if (hints != nullptr && hints->src_addr != nullptr && !source) {
     if (source = parse_bytes(hints->src_addr, hints->src_addrlen, hints->addr_format); !source) return -FI_ENODATA;
   }
+  if (!source) source = Address{new_name(), host};
   if (hints != nullptr && hints->dest_addr != nullptr && !destination) {
     if (destination = parse_bytes(hints->dest_addr, hints->dest_addrlen, hints->addr_format); !destination) return -FI_ENODATA;
   }

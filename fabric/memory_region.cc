@@ -28,7 +28,11 @@ int close_region(fid* fid) {
 int bind_region(fid* fid, struct fid* object, uint64_t flags) {
   if (object->fclass == FI_CLASS_EP) return 0;  // a region is for all endpoints
   if (object->fclass != FI_CLASS_CNTR || flags != FI_REMOTE_WRITE) return -FI_EINVAL;
-  reinterpret_cast<MemoryRegion*>(fid)->set_writes(*reinterpret_cast<Counter*>(object));
+  auto* const region = reinterpret_cast<MemoryRegion*>(fid);
+  auto* const counter = reinterpret_cast<Counter*>(object);
+  const Locked held(region->domain().lock());
+  region->set_writes(*counter);
+  counter->waiter().add_all(region->domain());
   return 0;
 }
 

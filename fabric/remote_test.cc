@@ -139,7 +139,8 @@ TEST_CASE("counters count on both sides") {
     for (int i = 0; i < 100; ++i) {
       while (fi_inject_write(a.endpoint, &value, sizeof value, to, 0, 42) == -FI_EAGAIN) fi_cq_read(b.queue, nullptr, 0);
     }
-    while (fi_cntr_read(writes) < 100) fi_cq_read(b.queue, nullptr, 0);
+    // Reading either counter makes progress, though that of the region is bound to no endpoint.
+    while (fi_cntr_read(writes) < 100) fi_cntr_read(of_region);
     REQUIRE(fi_cntr_wait(writes, 100, 0) == 0);
     REQUIRE(fi_cntr_wait(writes, 101, 1) == -FI_ETIMEDOUT);
     REQUIRE(fi_cntr_read(of_region) == 100);

@@ -54,7 +54,7 @@ void Waiter::remove(Endpoint& endpoint) noexcept {
 
 void Waiter::progress() {
   uint32_t arrived = 0;
-  for (Endpoint* const endpoint : endpoints_) arrived += endpoint->progress();
+  for (Endpoint* const endpoint : polled()) arrived += endpoint->progress();
   empty_ = arrived != 0 ? 0 : empty_ + 1;
   if (__builtin_expect(empty_ >= kYieldAfter && empty_ % kYieldEvery == 0, 0)) ::sched_yield();
 }
@@ -62,7 +62,8 @@ void Waiter::progress() {
 int Waiter::arm() {
   drain();
   Nanoseconds limit = kNever;
-  for (Endpoint* const endpoint : endpoints_) {
+  for (Endpoint* const endpoint : polled()) {
+    if (all_ != nullptr && has_descriptor_) watch(set_, endpoint->descriptor());
     if (!endpoint->arm(limit)) return -FI_EAGAIN;
   }
   if (!has_descriptor_) return 0;

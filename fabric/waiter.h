@@ -28,6 +28,8 @@ class Waiter {
   int open();
 
   int add(Endpoint& endpoint);
+  // Makes it poll all endpoints of the domain, also later ones: peers write to a region by any of them.
+  void add_all(Domain& domain) noexcept { all_ = &domain; }
   void remove(Endpoint& endpoint) noexcept;
   bool has_endpoints() const noexcept { return !endpoints_.empty(); }
 
@@ -47,7 +49,10 @@ class Waiter {
   void sleep(Nanoseconds limit) const noexcept;
 
  private:
+  const std::vector<Endpoint*>& polled() const noexcept { return all_ != nullptr ? all_->endpoints() : endpoints_; }
+
   std::vector<Endpoint*> endpoints_;
+  const Domain* all_ = nullptr;
   uint32_t empty_ = 0;  // polls in a row that found nothing
   const bool has_descriptor_;
   bool armed_ = false;  // a thread may sleep on the descriptor
