@@ -19,10 +19,11 @@ namespace unet::am {
 constexpr uint32_t kMediumMax = 16 * 1024;  // bytes of a medium payload
 
 // The size that a connecting endpoint asks for: a window of requests and one of replies of kMediumMax, plus as many slots and bytes as the
-// receiver may not have released yet. It releases them by the quarter.
-constexpr LocalOptions kLocalOptions{.depth = 256, .data_bytes = 4 * 1024 * 1024};
-static_assert(kLocalOptions.depth >= 2 * kFlowWindow + 16 + kLocalOptions.depth / 4);
-static_assert(kLocalOptions.data_bytes >= (2 * kFlowWindow + kLocalOptions.depth / 4 + 2) * uint64_t{kMediumMax + 128});
+// receiver may not have released yet. It releases them by the quarter. A message in slots takes more than one, as long as half are free.
+constexpr LocalOptions kLocalOptions{.depth = 512, .data_bytes = 4 * 1024 * 1024 + 256 * 1024};
+constexpr uint32_t kUnreleased = kLocalOptions.depth / 4, kInSlots = kLocalOptions.depth / 2;
+static_assert(kLocalOptions.depth >= 2 * kFlowWindow + 16 + kUnreleased + kInSlots - kInSlots / slots_of(kInSlotsMax));
+static_assert(kLocalOptions.data_bytes >= (2 * kFlowWindow + kUnreleased + 2) * uint64_t{kMediumMax + 128});
 
 class LocalLink {
  public:

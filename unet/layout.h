@@ -45,6 +45,8 @@ enum class SlotKind : uint8_t {
   local_data = 5,   // local channel: LocalDataDescriptor
   put_done = 6,     // receive queue and local channel: PutDoneDescriptor, a put with notification has arrived
   headed = 7,       // local channel: HeadedDescriptor
+  in_slots = 8,     // local channel: a message in consecutive slots, kSlotBytes in each
+  headed_in_slots = 9,  // likewise, behind a HeadedDescriptor
 };
 
 // The sequence mark: one 64-bit store publishes a whole slot. The sequence number is the slot's position + 1. A slot is full for a reader
@@ -74,6 +76,11 @@ struct alignas(kCacheLine) Slot {
 };
 static_assert(sizeof(Slot) == kCacheLine && offsetof(Slot, channel) == 48 && offsetof(Slot, mark) == 56);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+// A message in consecutive slots of a local channel. Each slot has its mark, so the lines of the message travel at the same time.
+constexpr uint32_t kSlotBytes = offsetof(Slot, mark);  // of the message, in each slot
+constexpr uint32_t kInSlotsMax = 5 * kSlotBytes;       // bytes; longer ones are faster in the data ring
+constexpr uint32_t slots_of(uint32_t bytes) noexcept { return (bytes + kSlotBytes - 1) / kSlotBytes; }
 
 struct Fragment {
   uint32_t offset;  // from the start of the communication segment

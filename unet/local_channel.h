@@ -1,13 +1,16 @@
 // local_channel.h - a channel between two processes of one host: slots and data in memory that only these two map; used by Endpoint.
 //
 // No third party is on the path. A message of up to kInlineMax bytes is one cache line, which the sender writes and the receiver reads in
-// place. Copies of a payload byte: one by send() (none with reserve()/post()), none on reception.
+// place. Copies of a payload byte: one by send() (none with reserve()/post()), none on reception. While the two sides take turns, a message
+// of up to kInSlotsMax bytes travels in consecutive slots, and is copied once more by each side.
 //
 // Trust: the peer may write anything anywhere in this memory at any time. Lengths and offsets are read once and checked against the
 // geometry that the NI gave. Values out of range are dropped and counted. One thread at a time uses the sending half, and one the receiving
 // half (they may differ).
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -108,32 +111,27 @@ class LocalChannel {
       message.from_local = true;
       message.position = reader_.position();
       reader_.advance();
-      ++received_.received_messages;
-      received_.received_bytes += length;
+      count_received(message.length);
       return true;
     }
-    return reader_.is_full(word) && receive_other(slot, Mark::unpack(word), message);
+    if (reader_.is_full(word)) return receive_other(slot, Mark::unpack(word), message);
+    // All slots of the next message are fetched at the same time.
+    for (uint32_t i = 1; i < expected_slots_; ++i) __builtin_prefetch(&reader_.slot_at(reader_.position() + i));
+    return false;
   }
 
   // The head of a message of kind `headed`, valid until its release. The peer can still write to it and to the data.
   Bytes head(const Message& message) const noexcept {
-    HeadedDescriptor descriptor;
-    const Slot& slot = reader_.slot_at(message.position);
-    std::memcpy(&descriptor.head_length, slot.payload + offsetof(HeadedDescriptor, head_length), sizeof descriptor.head_length);
-    if (!checked(descriptor.head_length <= kHeadedMax)) return {};
-    return {slot.payload + offsetof(HeadedDescriptor, head), descriptor.head_length};
+    const bool in_ring = static_cast<uint64_t>(message.data - in_data_) < data_bytes_;
+    const std::byte* const at = in_ring ? reader_.slot_at(message.position).payload : message.data - sizeof(HeadedDescriptor);
+    uint32_t length;
+    std::memcpy(&length, at + offsetof(HeadedDescriptor, head_length), sizeof length);
+    if (!checked(length <= kHeadedMax)) return {};
+    return {at + offsetof(HeadedDescriptor, head), length};
   }
 
   // Gives a message's memory back, in any order. Memory returns to the sender in order of arrival.
-  void release(const Message& message) noexcept {
-    const bool received = released_ != reader_.position();
-    if (__builtin_expect(message.position == released_ && out_of_order_ == 0 && received, 1)) {
-      ++released_;
-      if (reader_.give_back(released_)) wake_waiting_sender();
-      return;
-    }
-    release_out_of_order(message.position);
-  }
+  void release(const Message& message) noexcept { release_at(message.position); }
 
   // Call this when no message has arrived: returns all released memory to the sender now.
   void flush_credits() noexcept {
@@ -171,15 +169,25 @@ class LocalChannel {
   LocalCounters counters() const noexcept { return LocalCounters(sent_) += received_; }
 
  private:
+  static constexpr uint64_t kInSlots = DataRing::kNone - 1;  // a reserved_offset_: the reservation is composed_
+
   LocalChannel(Channel id, const control::ChannelInfo& info, Mapping memory, Descriptor sleep, Descriptor wake);
 
   void publish(Slot* slot, uint32_t length, SlotKind kind) noexcept {
     writer_.publish(slot, length, kind);
+    count_sent(length);
+  }
+  void count_sent(uint32_t length) noexcept {
     ++sent_.sent_messages;
     sent_.sent_bytes += length;
     light_fence();
     if (__builtin_expect(out_->receiver_asleep.fenced.load(std::memory_order_relaxed) != 0, 0)) fence_for_receiver();
     if (__builtin_expect(out_->receiver_asleep.value.load(std::memory_order_relaxed) != 0, 0)) wake_receiver();
+  }
+  void count_received(uint32_t length) noexcept {
+    ++received_.received_messages;
+    received_.received_bytes += length;
+    last_received_.store(reader_.position(), std::memory_order_relaxed);
   }
   SendOutcome no_slot() noexcept {
     refused_length_ = 0;
@@ -187,10 +195,23 @@ class LocalChannel {
   }
   SendOutcome send_long(const std::byte* data, uint32_t length) noexcept;
   uint64_t find_room(uint32_t size) noexcept;
+  void commit(uint64_t offset, uint32_t size) noexcept;
+  bool sends_in_slots(uint32_t bytes) noexcept;
+  SendOutcome publish_in_slots(Bytes bytes, uint32_t length, SlotKind kind) noexcept;
+  bool receive_in_slots(Mark mark, Message& message) noexcept;
   bool receive_other(const Slot& slot, Mark mark, Message& message) noexcept;
   bool receive_data(uint64_t offset, uint32_t length, MessageKind kind, Message& message) noexcept;
   template <typename Describe>
   SendOutcome post_as(SlotKind kind, uint32_t length, Describe describe) noexcept;
+  void release_at(uint32_t position) noexcept {
+    const bool received = released_ != reader_.position();
+    if (__builtin_expect(position == released_ && out_of_order_ == 0 && received, 1)) {
+      ++released_;
+      if (reader_.give_back(released_)) wake_waiting_sender();
+      return;
+    }
+    release_out_of_order(position);
+  }
   void release_out_of_order(uint32_t position) noexcept;
   void wake_receiver() noexcept;
   void fence_for_receiver() noexcept;
@@ -217,6 +238,10 @@ class LocalChannel {
     Nanoseconds last_long_ = 0, not_before_ = 0;
   };
 
+  struct alignas(16) InSlots {
+    std::array<std::byte, kInSlotsMax> bytes;
+  };
+
   // Used on every send.
   SlotWriter writer_;
   LocalControl* out_ = nullptr;  // control words of the direction in which we send
@@ -228,7 +253,9 @@ class LocalChannel {
   Channel id_{};
   uint32_t released_ = 0;      // all messages before this position are released
   uint32_t out_of_order_ = 0;  // messages released after released_
+  uint32_t expected_slots_ = 1;  // of the next message: as many as the last one had
   LocalCounters received_;     // of the receiving half
+  std::atomic<uint32_t> last_received_{0};  // a position; read by the sending half, too
 
   std::byte* out_data_ = nullptr;
   const std::byte* in_data_ = nullptr;
@@ -239,6 +266,10 @@ class LocalChannel {
   uint32_t reserved_length_ = 0;
   uint32_t refused_length_ = 0;  // bytes that the data ring had no room for; 0: the slots were full
   std::vector<bool> released_early_;  // by slot
+  uint32_t answered_ = 0;             // last_received_ when the last message of more than a slot was sent
+  bool streams_ = false;              // nothing was received between the last two of these
+  InSlots composed_{};                // the reservation if it is to be sent in slots: a HeadedDescriptor or nothing, then the message
+  std::vector<InSlots> assembled_;    // messages received in slots, by their last slots
   Mapping memory_;
   Mapping peer_region_;
   Descriptor sleep_;

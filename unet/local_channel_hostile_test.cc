@@ -53,9 +53,10 @@ class Liar {
     const uint64_t edges[] = {0, geometry_.data_bytes, geometry_.data_bytes - 1, Victim::kRegion, ~uint64_t{0}, word()};
     const uint64_t descriptor[2] = {edges[random_() % 6] - random_() % 2, word()};
     std::memcpy(slot.payload, descriptor, sizeof descriptor);
-    const uint32_t lengths[] = {0, kInlineMax, kInlineMax + 1, kMessageMax, kMessageMax + 1, 0xFF'FFFF, static_cast<uint32_t>(random_())};
-    const auto kind = static_cast<SlotKind>((random_() & 3) != 0 ? random_() % 8 : random_() % 256);
-    slot.mark.store(Mark::pack(position + 1, lengths[random_() % 7], kind), std::memory_order_release);
+    const uint32_t lengths[] = {0, kInlineMax, kInlineMax + 1, kInSlotsMax, kInSlotsMax + 1, kMessageMax, kMessageMax + 1, 0xFF'FFFF,
+                                static_cast<uint32_t>(random_())};
+    const auto kind = static_cast<SlotKind>((random_() & 3) != 0 ? random_() % 10 : random_() % 256);
+    slot.mark.store(Mark::pack(position + 1, lengths[random_() % 9], kind), std::memory_order_release);
   }
 
   Mapping memory_;
@@ -176,6 +177,11 @@ TEST_CASE("each field of a descriptor that cannot be is dropped and counted, and
       {SlotKind::headed, 1, 4 * kMessageMax},
       {SlotKind::headed, 2, 4 * kMessageMax - 1},
       {SlotKind::headed, 64, ~uint32_t{0} - 31},
+      {SlotKind::in_slots, kInlineMax, 0},
+      {SlotKind::in_slots, kInSlotsMax + 1, 0},
+      {SlotKind::in_slots, kInSlotsMax, 0},  // without the third slot
+      {SlotKind::headed_in_slots, kInSlotsMax, 0},
+      {SlotKind::headed_in_slots, 0xFF'FFFF, 0},
       {SlotKind::put_done, 1, 0},  // the victim exposes no region
       {SlotKind::put_done, 0, 1},
   };

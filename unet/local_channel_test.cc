@@ -92,6 +92,108 @@ TEST_CASE("many messages in flight, of mixed sizes, arrive in order and are read
   }
 }
 
+// ---- messages in slots: the two sides take turns
+
+// Sends a message from `side`, so that the next one of the other side follows a received one.
+void take_turn(TestChannel& channel, size_t side) {
+  REQUIRE(channel[side].send(nullptr, 0) == SendOutcome::sent);
+  Message message;
+  REQUIRE(channel[1 - side].receive(message));
+  channel[1 - side].release(message);
+}
+
+TEST_CASE("messages that answer each other travel in slots up to kInSlotsMax bytes, and arrive as they were sent") {
+  TestChannel channel({.depth = 64, .data_bytes = 4 * kMessageMax});
+  const std::vector<std::byte> head = pattern(kHeadedMax, 3);
+  for (int lap = 0; lap < 3; ++lap) {
+    for (uint32_t size = kInlineMax + 1; size <= kInSlotsMax + 60; ++size) {
+      const std::vector<std::byte> data = pattern(size, static_cast<uint32_t>(lap));
+      take_turn(channel, 1);
+      if (lap == 0) {
+        REQUIRE(send(channel[0], data) == SendOutcome::sent);
+      } else if (lap == 1) {
+        const MutableBytes room = channel[0].reserve(size + 7);
+        REQUIRE(room.size() >= size);
+        std::copy(data.begin(), data.end(), room.begin());
+        REQUIRE(channel[0].post(size) == SendOutcome::sent);
+      } else {
+        REQUIRE(channel[0].send_headed(head, data) == SendOutcome::sent);
+      }
+      Message message;
+      REQUIRE(channel[1].receive(message));
+      REQUIRE((message.length == size && equal(message.bytes(), data)));
+      CHECK(message.kind == (lap == 2 ? MessageKind::headed : MessageKind::message));
+      if (lap == 2) REQUIRE(equal(channel[1].head(message), head));
+      channel[1].release(message);
+      CHECK_FALSE(channel[1].receive(message));
+    }
+  }
+  CHECK(channel[1].counters().bad_descriptor == 0);
+}
+
+TEST_CASE("a reservation in slots is posted with a head, and shorter than a slot") {
+  TestChannel channel;
+  const std::vector<std::byte> head = pattern(11, 3), data = pattern(150, 4);
+  for (const uint32_t length : {1u, kInlineMax, kInlineMax + 1, 150u}) {
+    for (const bool headed : {false, true}) {
+      take_turn(channel, 1);
+      const MutableBytes room = channel[0].reserve(150);
+      REQUIRE(room.size() == 150);
+      std::copy(data.begin(), data.end(), room.begin());
+      REQUIRE((headed ? channel[0].post_headed(length, head) : channel[0].post(length)) == SendOutcome::sent);
+      CHECK(channel[0].post(1) == SendOutcome::too_long);
+      Message message;
+      REQUIRE(channel[1].receive(message));
+      REQUIRE(equal(message.bytes(), Bytes(data).first(length)));
+      if (headed) CHECK(equal(channel[1].head(message), head));
+      channel[1].release(message);
+    }
+  }
+}
+
+TEST_CASE("messages in slots leave half of the slots to messages of one slot each") {
+  TestChannel channel({.depth = 64, .data_bytes = 4 * kMessageMax});
+  const std::vector<std::byte> data = pattern(kInSlotsMax, 1);
+  uint32_t sent = 0;
+  for (take_turn(channel, 1); send(channel[0], data) == SendOutcome::sent; take_turn(channel, 1)) {
+    Message held;
+    REQUIRE(channel[1].receive(held));
+    ++sent;
+  }
+  CHECK(sent == 32 / slots_of(kInSlotsMax) + 64 - 32 / slots_of(kInSlotsMax) * slots_of(kInSlotsMax));
+}
+
+TEST_CASE("messages in slots are held and released in any order") {
+  TestChannel channel({.depth = 64, .data_bytes = 4 * kMessageMax});
+  std::mt19937 random(5);
+  std::vector<std::pair<Message, std::vector<std::byte>>> held;
+  const auto release_one = [&] {
+    const size_t which = random() % held.size();
+    REQUIRE(equal(held[which].first.bytes(), held[which].second));
+    channel[1].release(held[which].first);
+    held.erase(held.begin() + static_cast<std::ptrdiff_t>(which));
+  };
+  for (uint32_t i = 0; i < 20'000; ++i) {
+    take_turn(channel, 1);
+    std::vector<std::byte> data = pattern(49 + random() % (kInSlotsMax - 48), i);
+    const SendOutcome outcome = send(channel[0], data);
+    if (outcome == SendOutcome::full) {
+      REQUIRE(!held.empty());
+      while (!held.empty()) release_one();
+      channel[1].flush_credits();
+      continue;
+    }
+    REQUIRE(outcome == SendOutcome::sent);
+    Message message;
+    REQUIRE(channel[1].receive(message));
+    held.emplace_back(message, std::move(data));
+    if (i / 512 % 2 == 0) {
+      while (held.size() > random() % 20) release_one();
+    }
+  }
+  CHECK(channel[1].counters().bad_descriptor == 0);
+}
+
 // ---- reserve and post
 
 TEST_CASE("a message composed in place arrives without a copy, also when it became shorter") {

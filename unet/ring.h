@@ -9,7 +9,9 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 
+#include "unet/base/bytes.h"
 #include "unet/base/prefetch.h"
 #include "unet/base/trust.h"
 #include "unet/layout.h"
@@ -45,6 +47,27 @@ class SlotWriter {
     return &slots_[position_ & mask_];
   }
 
+  // Whether at least `count` slots are free. Reads the reader's word only if they are not by known credits.
+  bool has_room(uint32_t count) noexcept {
+    if (__builtin_expect(room() >= count, 1)) return true;
+    refresh();
+    return room() >= count;
+  }
+  // Publishes `bytes`, a message of `length` bytes and of one of the kinds in slots. The caller has checked that there is room. Each slot
+  // is stored as a whole, the first one last: the reader polls that one, and would take its line away between two stores.
+  void publish_in_slots(Bytes bytes, uint32_t length, SlotKind kind) noexcept {
+    const auto slots = slots_of(static_cast<uint32_t>(bytes.size()));
+    const auto publish = [&](uint32_t i, size_t size) {
+      Slot& slot = ahead(i);
+      std::memcpy(slot.payload, bytes.data() + i * kSlotBytes, size);
+      slot.mark.store(Mark::pack(position() + i + 1, length, kind), std::memory_order_release);
+    };
+    publish(slots - 1, bytes.size() - (slots - 1) * kSlotBytes);
+    for (uint32_t i = slots - 1; i-- != 0;) publish(i, kSlotBytes);
+    position_ += slots;
+    for (uint32_t i = 0; i != slots; ++i) prefetch_for_write(&ahead(kPrefetched - i));
+  }
+
   // Number of slots that may be written before the reader's word must be read again.
   uint32_t room() const noexcept { return mask_ + 1 - static_cast<uint32_t>(position_ - consumed_); }
 
@@ -52,7 +75,7 @@ class SlotWriter {
   void publish(Slot* slot, uint32_t length, SlotKind kind) noexcept {
     ++position_;
     slot->mark.store(Mark::pack(position(), length, kind), std::memory_order_release);
-    prefetch_for_write(&slots_[(position_ + kPrefetched) & mask_]);
+    prefetch_for_write(&ahead(kPrefetched));
   }
 
   // Reads the reader's credits, and returns whether there is room now. A value that is not between the known credits and the written slots
@@ -66,6 +89,8 @@ class SlotWriter {
  private:
   // Slots ahead. A core's store buffer holds the stores of few messages, and each waits there for its line from the reader's core.
   static constexpr uint32_t kPrefetched = 8;
+
+  Slot& ahead(uint32_t count) const noexcept { return slots_[(position_ + count) & mask_]; }
 
   Slot* slots_ = nullptr;
   uint32_t mask_ = 0;
@@ -113,9 +138,9 @@ class SlotReader {
     return std::rotr(word - Mark::pack(position_ + 1, 0, SlotKind::inline_data), 32);
   }
 
-  // Moves past the slot. It stays readable until give_back() covers it. If the next one is full, the one behind it may be, too.
-  void advance() noexcept {
-    ++position_;
+  // Moves past slots. They stay readable until give_back() covers them. If the next one is full, the one behind it may be, too.
+  void advance(uint32_t count = 1) noexcept {
+    position_ += count;
     __builtin_prefetch(&slots_[(position_ + 1) & mask_]);
   }
 

@@ -77,7 +77,8 @@ class Victim {
     if (room.empty()) return true;
     std::fill(room.begin(), room.end(), std::byte{1});
     reserved_ = static_cast<uint32_t>(room.size());
-    return room.size() == std::max(length, 1u) && inside(room.data(), room.size(), geometry_.data[side_], geometry_.data_bytes);
+    const bool own = length <= kInSlotsMax && !inside(room.data(), room.size(), 0, geometry_.total);
+    return room.size() == std::max(length, 1u) && (own || inside(room.data(), room.size(), geometry_.data[side_], geometry_.data_bytes));
   }
   bool put(uint32_t argument) {
     const uint64_t offset = argument % (kRegion + 64), length = argument % 777;
@@ -95,12 +96,15 @@ class Victim {
     } else {
       const bool in_slot = message.length <= kInlineMax && inside(message.data, message.length, geometry_.slots[in],
                                                                   uint64_t{geometry_.depth} * sizeof(Slot));
+      // The victim's own memory holds messages that came in several slots.
+      const bool own = message.length <= kInSlotsMax && !inside(message.data, message.length, 0, geometry_.total);
       right = right && message.length <= kMessageMax &&
-              (in_slot || inside(message.data, message.length, geometry_.data[in], geometry_.data_bytes));
+              (in_slot || own || inside(message.data, message.length, geometry_.data[in], geometry_.data_bytes));
       if (right && message.kind == MessageKind::headed) {
         const Bytes head = channel_->head(message);
         right = head.size() <= kHeadedMax &&
-                (head.empty() || inside(head.data(), head.size(), geometry_.slots[in], uint64_t{geometry_.depth} * sizeof(Slot)));
+                (head.empty() || own || inside(head.data(), head.size(), geometry_.slots[in], uint64_t{geometry_.depth} * sizeof(Slot)));
+        for (const std::byte each : head) sum_ += static_cast<uint8_t>(each);
       }
       if (right) {
         for (const std::byte each : message.bytes()) sum_ += static_cast<uint8_t>(each);

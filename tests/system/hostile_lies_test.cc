@@ -203,6 +203,9 @@ TEST_CASE("each lie to the peer of a local channel is dropped and counted once, 
       {SlotKind::local_data, 8, ~uint64_t{0} - 3}, {SlotKind::local_data, kMessageMax + 1, 0},
       {SlotKind::headed, 1, bytes},    {SlotKind::headed, kMessageMax + 1, 0},
       {SlotKind::put_done, 1, 0},      {SlotKind::put_done, 0, ~uint64_t{0}},
+      {SlotKind::in_slots, kInlineMax, 0}, {SlotKind::in_slots, kInSlotsMax + 1, 0},
+      {SlotKind::in_slots, kInSlotsMax, 0},  // without its third slot
+      {SlotKind::headed_in_slots, kInSlotsMax, 0}, {SlotKind::headed_in_slots, 0xFF'FFFF, 0},
   };
   uint64_t bad = 0;
   for (const auto& lie : lies) {

@@ -265,8 +265,9 @@ class Liar {
     const uint32_t length = a_length();
     const uint64_t offsets[] = {0, bytes, bytes - 1, bytes - length, bytes - length + 1, ~uint64_t{0}, word(), dice(kMessageMax)};
     const uint64_t words[] = {offsets[dice(8)], word()};
-    const SlotKind kinds[] = {SlotKind::inline_data, SlotKind::local_data, SlotKind::headed, SlotKind::put_done, a_kind()};
-    local.send(words, sizeof words, length, kinds[dice(5)]);
+    const SlotKind kinds[] = {SlotKind::inline_data, SlotKind::local_data, SlotKind::headed, SlotKind::put_done, SlotKind::in_slots,
+                              SlotKind::headed_in_slots, a_kind()};
+    local.send(words, sizeof words, length, kinds[dice(std::size(kinds))]);
     if (dice(4) == 0) local.wake_peer();
     count(counters_.descriptors);
   }
