@@ -317,9 +317,6 @@ uint64_t Token::tag() const noexcept { return peer_->tag_heard; }
 std::string_view Token::source_name() const noexcept { return peer_->name; }
 std::string_view Token::source_host() const noexcept { return peer_->host; }
 int Token::source_user() const noexcept { return peer_->user; }
-MutableBytes Token::source_segment() const {
-  return peer_->has_region() ? endpoint_->endpoint_.peer_region(peer_->channel) : MutableBytes();
-}
 uint32_t Token::index() const noexcept { return peer_->index; }
 
 Outcome Token::reply_short(uint8_t handler, std::span<const uint32_t> arguments) noexcept {

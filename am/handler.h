@@ -52,8 +52,6 @@ class Token {
   int source_user() const noexcept;
   // The translation that leads to the sender; kNoIndex: none does, as for a request without Endpoint::map_back().
   uint32_t index() const noexcept;
-  // Returns the sender's exposed segment, as Endpoint::peer_segment(); asks the service only now and then. Valid while the handler runs.
-  MutableBytes source_segment() const;
   // Returns the tag of the message.
   uint64_t tag() const noexcept;
   Endpoint& endpoint() const noexcept { return *endpoint_; }

@@ -40,7 +40,6 @@ struct CallHead {
   static constexpr uint8_t kDeadline = 2;  // a word with microseconds follows
   static constexpr uint8_t kLong = 4;      // two words with the total length follow; the payload is the beginning
   static constexpr uint8_t kControl = 8;   // the procedure is one of Control
-  static constexpr uint8_t kExposed = 16;  // with kLong: no payload; the arguments begin the memory that the caller exposes
 
   uint32_t procedure = 0;  // 16 bits
   uint32_t flags = 0;      // 8 bits

@@ -12,7 +12,6 @@ constexpr uint32_t kPollEvery = 16;      // calls started between two polls
 constexpr uint32_t kLookEvery = 1024;    // polls between two looks for servers that ended and deadlines that passed
 constexpr uint32_t kEmptyWeight = 16;    // an empty poll counts as so many
 constexpr uint32_t kFreeSlots = 1024;      // a slot rests while others are used: a late answer must not meet a new call of its number
-constexpr uint64_t kExposedMin = 256 * 1024;  // bytes of arguments; fewer go in pieces
 constexpr Nanoseconds kNap = kMillisecond;  // time between looks while a call waits
 constexpr Nanoseconds kNapMax = 100 * kNap;
 
@@ -39,7 +38,7 @@ Result<std::unique_ptr<Client>> Client::create(Context& context, const ClientOpt
 
 Client::Client(std::unique_ptr<am::Endpoint> endpoint, const ClientOptions& options)
     : endpoint_(std::move(endpoint)), connect_(options.connect), result_max_(options.result_max), results_max_(options.results_max),
-      exposed_max_(options.exposed_max), polling_time_(options.spin) {
+      polling_time_(options.spin) {
   const auto answer = [](am::Token& token, void* client) { static_cast<Client*>(client)->take_answer(token); };
   const auto piece = [](am::Token& token, void* client) { static_cast<Client*>(client)->take_answer_piece(token); };
   endpoint_->set_handler(kAnswerHandler, answer, this);
@@ -90,7 +89,7 @@ bool Client::begin(Request& request, uint32_t binding, uint64_t long_total) {
   }
   const bool limited = request.deadline != kNever;
   if (limited) request.head.flags |= CallHead::kDeadline;
-  if (long_total != 0) request.head.flags |= take_exposed(request, long_total) ? CallHead::kLong | CallHead::kExposed : CallHead::kLong;
+  if (long_total != 0) request.head.flags |= CallHead::kLong;
   request.words.add(request.id);
   request.words.add(binding);
   request.words.add(request.head.word());
@@ -170,30 +169,8 @@ bool Client::commit(const Request& request, uint8_t handler, size_t bytes) {
   return false;
 }
 
-// Returns whether the arguments go into exposed memory. Several servers could read and change each other's there, so there is only one.
-bool Client::take_exposed(const Request& request, uint64_t total) {
-  if (total < kExposedMin || total > exposed_max_ || exposed_call_ != 0 || request.call == nullptr) return false;
-  if (remotes_.size() != 1 || !endpoint_->is_local(request.remote.index)) return false;
-  if (exposed_.empty()) {
-    const auto memory = endpoint_->expose(exposed_max_);
-    if (!memory) exposed_max_ = 0;
-    if (!memory) return false;
-    exposed_ = *memory;
-  }
-  exposed_call_ = request.id;
-  return true;
-}
-
 // Sends the parts as one message after another, each composed in place.
 void Client::send_long(Request& request, std::span<const Bytes> parts, uint64_t total) {
-  if (request.head.has(CallHead::kExposed)) {
-    std::byte* to = exposed_.data();
-    for (const Bytes each : parts) {
-      copy_bytes(to, each.data(), each.size());
-      to += each.size();
-    }
-    return send_line(request);
-  }
   uint8_t handler = kCallHandler;
   size_t part = 0, at_part = 0;
   for (uint64_t at = 0; at < total;) {
@@ -271,7 +248,6 @@ void Client::set_ended(PendingCall& call, CallStatus status) noexcept {
 void Client::free_slot(PendingCall& call) noexcept {
   const uint32_t index = call.id_ & kIndexMask;
   slots_[index].call = nullptr;
-  if (!call.sent_) free_exposed(call.id_);
   --call.remote_->under_way;
   (free_slots_++ == 0 ? first_free_ : slots_[last_free_].next_free) = index;
   last_free_ = index;
@@ -314,14 +290,11 @@ void Client::forget(PendingCall& call) noexcept {
 
 void Client::take_answer(const am::Token& token) {
   WordReader words(token.arguments());
-  const uint32_t id = words.take();
-  const AnswerHead head = AnswerHead::of(words.take());
-  const auto status = static_cast<CallStatus>(head.status);
-  if (__builtin_expect(id == exposed_call_ && status == CallStatus::overloaded, 0)) exposed_max_ = 0;  // the server cannot read it
-  free_exposed(id);
-  PendingCall* const call = find(id, token.index());
+  PendingCall* const call = find(words.take(), token.index());
   if (call == nullptr) return;
   prefetch_next(*call);
+  const AnswerHead head = AnswerHead::of(words.take());
+  const auto status = static_cast<CallStatus>(head.status);
   ++counters_.answers;
   if (__builtin_expect(status == CallStatus::ok, 1)) {
     const Bytes result = token.payload().empty() ? words.take_bytes(head.length) : Bytes(token.payload());
@@ -344,9 +317,7 @@ void Client::bad_result(PendingCall& call) noexcept {
 
 void Client::take_answer_piece(const am::Token& token) {
   WordReader words(token.arguments());
-  const uint32_t id = words.take();
-  free_exposed(id);
-  PendingCall* const call = find(id, token.index());
+  PendingCall* const call = find(words.take(), token.index());
   if (call == nullptr) return;
   const uint64_t total = words.take_wide(), offset = words.take_wide();
   if (call->long_result_ == nullptr) {
@@ -363,7 +334,6 @@ void Client::take_answer_piece(const am::Token& token) {
 
 void Client::take_returned(const am::Returned& returned) {
   if (returned.arguments.empty()) return;
-  free_exposed(returned.arguments[0]);
   PendingCall* const call = find(returned.arguments[0]);
   if (call != nullptr && call->remote_->index == returned.index) end(*call, status_of(returned.status));
 }
@@ -372,7 +342,6 @@ void Client::take_returned(const am::Returned& returned) {
 void Client::lose(Remote& remote) {
   if (endpoint_->in_use(remote.index)) (void)endpoint_->unmap(remote.index);
   ++remote.epoch;
-  exposed_call_ = 0;
   for (size_t i = 0; i < slots_.size(); ++i) {
     PendingCall* const call = slots_[i].call;
     if (call == nullptr || call->remote_ != &remote) continue;

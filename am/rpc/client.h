@@ -39,7 +39,6 @@ struct ClientOptions {
   Nanoseconds spin = PollingTime::kAdaptive;  // time to poll before a wait sleeps
   uint64_t result_max = 64 * 1024 * 1024;    // bytes of a long result; longer ones end their calls with bad_result
   uint64_t results_max = 256 * 1024 * 1024;  // bytes of all long results that are coming
-  uint64_t exposed_max = 16 * 1024 * 1024;   // bytes of memory for long arguments that a server of this host reads in place; 0: none
 };
 
 struct ClientCounters {
@@ -134,10 +133,6 @@ class Client final : public fiber::Poller {
   void send_line(Request& request);
   MutableBytes reserve(const Request& request, size_t bytes);
   bool commit(const Request& request, uint8_t handler, size_t bytes);
-  bool take_exposed(const Request& request, uint64_t total);
-  void free_exposed(uint32_t id) noexcept {
-    if (__builtin_expect(id == exposed_call_, 0)) exposed_call_ = 0;
-  }
   void send_long(Request& request, std::span<const Bytes> parts, uint64_t total);
   am::Outcome send_control(const Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept;
   void control(Remote& remote, uint16_t procedure, uint32_t binding, uint32_t id) noexcept;
@@ -196,7 +191,6 @@ class Client final : public fiber::Poller {
   std::unique_ptr<am::Endpoint> endpoint_;
   const ConnectOptions connect_;
   const uint64_t result_max_, results_max_;
-  uint64_t exposed_max_;
   PollingTime polling_time_;
   std::vector<std::unique_ptr<Remote>> remotes_;
   std::vector<Slot> slots_;
@@ -208,8 +202,6 @@ class Client final : public fiber::Poller {
   uint32_t starting_ = 0;                // starts that wait for a credit; no function runs meanwhile
   std::vector<Notice> notices_;
   uint64_t results_coming_ = 0;          // bytes
-  MutableBytes exposed_;                 // empty until a call needs it
-  uint32_t exposed_call_ = 0;            // the id of the call with its arguments there; 0: none. Its server may read them until it answers
   uint32_t looks_ = 0;                   // polls since the last look(); an empty one counts more
   uint32_t unpolled_ = 0;                // calls started since the last poll
   uint32_t one_way_ = 0;                 // calls without an answer

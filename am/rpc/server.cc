@@ -129,9 +129,7 @@ void Server::take_call(am::Token& token) {
     if (__builtin_expect(entry == nullptr, 0)) return refuse(token, call, CallStatus::revoked);
     if (__builtin_expect(head.has(CallHead::kLong), 0)) {
       const uint64_t total = words.take_wide();
-      if (!words.ok()) return refuse(token, call, CallStatus::bad_arguments);
-      if (head.has(CallHead::kExposed)) return run_exposed(token, call, *entry, head.procedure, total);
-      return begin_long(token, call, binding, head, total);
+      return words.ok() ? begin_long(token, call, binding, head, total) : refuse(token, call, CallStatus::bad_arguments);
     }
     if (!token.payload().empty()) return run(token, call, *entry, head.procedure, AlignedBytes(token.payload()));
     const Bytes bytes = words.take_bytes(head.length);
@@ -139,14 +137,6 @@ void Server::take_call(am::Token& token) {
     return run(token, call, *entry, head.procedure, AlignedBytes(bytes));
   }
   take_control(token, head, call, binding, words);
-}
-
-void Server::run_exposed(am::Token& token, const LateCall& call, const BindingEntry& binding, uint32_t number, uint64_t total) {
-  if (total > options_.arguments_max) return refuse(token, call, CallStatus::too_long);
-  const Bytes exposed = token.source_segment();
-  if (exposed.empty()) return refuse(token, call, CallStatus::overloaded);
-  if (total > exposed.size()) return refuse(token, call, CallStatus::bad_arguments);
-  run(token, call, binding, number, exposed.first(total));
 }
 
 void Server::run(am::Token& token, const LateCall& call, const BindingEntry& binding, uint32_t number, Bytes arguments) {

@@ -140,7 +140,6 @@ class Server final : public fiber::Poller {
   void take_piece(am::Token& token);
   void take_control(am::Token& token, const CallHead& head, const LateCall& call, uint32_t binding, WordReader& words);
   void begin_long(am::Token& token, const LateCall& call, uint32_t binding, const CallHead& head, uint64_t total);
-  void run_exposed(am::Token& token, const LateCall& call, const BindingEntry& binding, uint32_t number, uint64_t total);
   void run(am::Token& token, const LateCall& call, const BindingEntry& binding, uint32_t number, Bytes arguments);
   bool detach(const LateCall& call, const std::shared_ptr<ExportedProcedure>& procedure, Bytes arguments);
   void end(DetachedCall& detached);
