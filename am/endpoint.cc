@@ -214,7 +214,10 @@ WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) {
   if (handlers_.running()) return WaitOutcome::ready;
   Nanoseconds limit = timeout;
   if (const auto arrived = turn_own_peers()) {
-    if (*arrived != 0) return WaitOutcome::ready;
+    if (*arrived != 0) {
+      turn();  // a busy own peer must not keep this endpoint from its messages
+      return WaitOutcome::ready;
+    }
     limit = std::min(limit, kOwnPeersNap);  // what is on its way to them does not wake this endpoint
   }
   if (!settle(limit)) return WaitOutcome::ready;

@@ -106,23 +106,28 @@ bool Client::begin(Request& request, uint32_t binding, uint64_t long_total) {
 
 // Returns whether the request may be tried again. False: its call has ended.
 bool Client::wait_for_credit(const Request& request) {
-  const uint32_t epoch = request.remote.epoch;
+  Remote& remote = request.remote;
+  const uint32_t epoch = remote.epoch;
   for (;;) {
     if (fiber::Fiber* const self = fiber::current()) {
-      Waiter waiter{self};
-      const auto place = waiters_.insert(waiters_.end(), &waiter);
-      const Nanoseconds nap = std::min(kNap * waiters_.size(), kNapMax);  // about one of them looks in each kNap
+      CreditWaiter waiter{self};
+      const auto place = remote.waiters.insert(remote.waiters.end(), &waiter);
+      const Nanoseconds nap = std::min(kNap * ++waiting_, kNapMax);  // about one of them looks in each kNap
       unlock();
       fiber::park_until(std::min(request.deadline, monotonic_now() + nap));
       lock();
-      if (waiter.waits) waiters_.erase(place);
+      if (waiter.waits) {
+        remote.waiters.erase(place);
+        --waiting_;
+      }
+      wake_waiter(remote);  // a message brings several credits, and this fiber may not use its own
     } else {
       ++starting_;
       wait(kNap);
       --starting_;
     }
-    if (!is_under_way(request) || request.remote.epoch != epoch) return false;
-    if (!endpoint_->is_open(request.remote.index)) {
+    if (!is_under_way(request) || remote.epoch != epoch) return false;
+    if (!endpoint_->is_open(remote.index)) {
       not_sent(request);
       return false;
     }
@@ -130,7 +135,7 @@ bool Client::wait_for_credit(const Request& request) {
       look();
       return false;
     }
-    if (endpoint_->has_credit(request.remote.index)) return true;
+    if (endpoint_->has_credit(remote.index)) return true;
   }
 }
 
@@ -348,7 +353,7 @@ void Client::lose(Remote& remote) {
     ++counters_.lost;
     end(*call, CallStatus::lost);
   }
-  wake_waiters(waiters_.size());
+  while (!remote.waiters.empty()) unpark_first(remote);
 }
 
 // ---- progress

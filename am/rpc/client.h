@@ -50,11 +50,17 @@ struct ClientCounters {
 };
 
 // A server that this client has imported from.
+struct CreditWaiter {
+  fiber::Fiber* fiber;
+  bool waits = true;  // is in the list of its server
+};
+
 struct Remote {
   std::string target;
   am::Index index = 0;
   uint32_t epoch = 0;  // counts channels that have ended: their bindings are imported again
   uint32_t under_way = 0;  // calls
+  std::list<CreditWaiter*> waiters;
 };
 
 // An import that is under way.
@@ -115,10 +121,6 @@ class Client final : public fiber::Poller {
 
   Client(std::unique_ptr<am::Endpoint> endpoint, const ClientOptions& options);
 
-  struct Waiter {
-    fiber::Fiber* fiber;
-    bool waits = true;  // is in waiters_
-  };
   struct Notice {  // what a server has to learn, and had no credit for
     Remote* remote;
     uint32_t epoch;
@@ -170,19 +172,23 @@ class Client final : public fiber::Poller {
   void take_returned(const am::Returned& returned);
   void lose(Remote& remote);
   void shorten(Nanoseconds& limit) const noexcept;
-  // Each message may have brought a credit.
   uint32_t receive() {
     const uint32_t arrived = endpoint_->poll();
-    if (__builtin_expect(!waiters_.empty(), 0)) wake_waiters(arrived);
+    if (__builtin_expect(waiting_ != 0 && arrived != 0, 0)) {
+      for (const auto& remote : remotes_) wake_waiter(*remote);
+    }
     return arrived;
   }
-  void wake_waiters(size_t count) noexcept {
-    for (; count != 0 && !waiters_.empty(); --count) {
-      Waiter& first = *waiters_.front();
-      waiters_.pop_front();
-      first.waits = false;
-      fiber::unpark(*first.fiber);
-    }
+  // Wakes the first of the fibers that wait for a credit of this server, if there is one. Each wakes the next one in turn.
+  void wake_waiter(Remote& remote) noexcept {
+    if (!remote.waiters.empty() && endpoint_->has_credit(remote.index)) unpark_first(remote);
+  }
+  void unpark_first(Remote& remote) noexcept {
+    CreditWaiter& first = *remote.waiters.front();
+    remote.waiters.pop_front();
+    --waiting_;
+    first.waits = false;
+    fiber::unpark(*first.fiber);
   }
   void settle(bool arrived);
   void run_functions();
@@ -205,7 +211,7 @@ class Client final : public fiber::Poller {
   uint32_t looks_ = 0;                   // polls since the last look(); an empty one counts more
   uint32_t unpolled_ = 0;                // calls started since the last poll
   uint32_t one_way_ = 0;                 // calls without an answer
-  std::list<Waiter*> waiters_;           // for a credit
+  uint32_t waiting_ = 0;                 // fibers in the lists of all servers
   ClientCounters counters_;
 };
 
