@@ -18,9 +18,9 @@
 
 namespace unet::control {
 
-// Increase this when a packet changes or a request is new. Three parts never change, so that incompatible releases can report the mismatch:
-// Header, Hello up to `version`, and Reply up to `error`.
-constexpr uint32_t kVersion = 13;
+// Increase this when a packet, a request or the layout of shared memory changes. Three parts never change, so that incompatible releases
+// can report the mismatch: Header, Hello up to `version`, and Reply up to `error`.
+constexpr uint32_t kVersion = 14;
 constexpr size_t kPacketMax = 1024;  // maximum bytes of a packet, both ways
 
 // A short text in a packet. view() shortens a length beyond the array.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
+#include <new>
 
 #include "unet/base/bytes.h"
 #include "unet/base/prefetch.h"
@@ -48,13 +48,13 @@ SendOutcome LocalChannel::send_long(const std::byte* data, uint32_t length) noex
 // Whether to send a message of `bytes` bytes in slots: that takes less time, but streams are faster through the data ring. A message that
 // follows a received one is part of no stream. Half of the slots stay for messages that need one each.
 bool LocalChannel::sends_in_slots(uint32_t bytes) noexcept {
-  const uint32_t last_received = last_received_.load(std::memory_order_relaxed);
-  streams_ = std::exchange(answered_, last_received) == last_received;
-  return !streams_ && bytes <= kInSlotsMax && writer_.has_room(writer_.depth() / 2 + slots_of(bytes));
+  return bytes <= kInSlotsMax && !streams() && writer_.has_room(writer_.depth() / 2 + slots_of(bytes));
 }
 
 SendOutcome LocalChannel::publish_in_slots(Bytes bytes, uint32_t length, SlotKind kind) noexcept {
+  if (!writer_.has_room(slots_of(static_cast<uint32_t>(bytes.size())))) return SendOutcome::full;  // other messages took it
   reserved_length_ = 0;
+  answered_ = last_received_.load(std::memory_order_relaxed);
   writer_.publish_in_slots(bytes, length, kind);
   count_sent(length);
   return SendOutcome::sent;
@@ -65,8 +65,8 @@ MutableBytes LocalChannel::reserve(uint32_t length) noexcept {
   refused_length_ = 0;
   if (length > kMessageMax || writer_.reserve() == nullptr) return {};
   const uint32_t size = std::max(length, 1u);
-  if (sends_in_slots(sizeof(HeadedDescriptor) + size)) {
-    reserved_offset_ = kInSlots;
+  reserved_in_slots_ = sends_in_slots(sizeof(HeadedDescriptor) + size);
+  if (reserved_in_slots_) {
     reserved_length_ = size;
     return {composed_.bytes.data() + sizeof(HeadedDescriptor), size};
   }
@@ -93,7 +93,10 @@ inline uint64_t LocalChannel::find_room(uint32_t size) noexcept {
 inline void LocalChannel::commit(uint64_t offset, uint32_t size) noexcept {
   constexpr uint32_t kAhead = 1024, kLongest = 1024;  // bytes
   ring_.commit(offset, size, writer_.written());
-  if (!streams_) return;
+  if (!streams()) {
+    answered_ = last_received_.load(std::memory_order_relaxed);
+    return;
+  }
   const uint64_t next = offset + size + kAhead;
   const uint64_t end = std::min<uint64_t>(next + std::min(size, kLongest), data_bytes_);
   for (uint64_t at = next; at < end; at += kCacheLine) prefetch_for_write(out_data_ + at);
@@ -124,10 +127,12 @@ SendOutcome LocalChannel::post_as(SlotKind kind, uint32_t length, Describe descr
 }
 
 SendOutcome LocalChannel::post(uint32_t length) noexcept {
-  if (reserved_offset_ == kInSlots && length <= reserved_length_) {
+  if (is_in_slots(length)) {
     const Bytes message(composed_.bytes.data() + sizeof(HeadedDescriptor), length);
-    reserved_length_ = 0;
-    return length <= kInlineMax ? send(message) : publish_in_slots(message, length, SlotKind::in_slots);
+    if (length > kInlineMax) return publish_in_slots(message, length, SlotKind::in_slots);
+    const SendOutcome outcome = send(message);
+    if (outcome == SendOutcome::sent) reserved_length_ = 0;
+    return outcome;
   }
   return post_as(SlotKind::local_data, length, [&](std::byte* at) {
     const LocalDataDescriptor descriptor{.offset = reserved_offset_};
@@ -137,7 +142,7 @@ SendOutcome LocalChannel::post(uint32_t length) noexcept {
 
 SendOutcome LocalChannel::post_headed(uint32_t length, Bytes head) noexcept {
   if (head.size() > kHeadedMax) return SendOutcome::too_long;
-  if (reserved_offset_ == kInSlots && length <= reserved_length_) {
+  if (is_in_slots(length)) {
     describe_headed(composed_.bytes.data(), 0, head);
     return publish_in_slots({composed_.bytes.data(), sizeof(HeadedDescriptor) + length}, length, SlotKind::headed_in_slots);
   }
@@ -149,8 +154,8 @@ SendOutcome LocalChannel::send_headed(Bytes head, Bytes data) noexcept {
   Slot* const slot = writer_.reserve();
   if (slot == nullptr) return no_slot();
   const auto length = static_cast<uint32_t>(data.size());
-  if (sends_in_slots(sizeof(HeadedDescriptor) + length)) {
-    reserved_offset_ = kInSlots;
+  if (length != 0 && sends_in_slots(sizeof(HeadedDescriptor) + length)) {
+    reserved_in_slots_ = true;
     reserved_length_ = length;
     std::memcpy(composed_.bytes.data() + sizeof(HeadedDescriptor), data.data(), length);
     return post_headed(length, head);
@@ -229,14 +234,16 @@ bool LocalChannel::receive_other(const Slot& slot, Mark mark, Message& message) 
 bool LocalChannel::receive_in_slots(Mark mark, Message& message) noexcept {
   const bool headed = mark.kind == SlotKind::headed_in_slots;
   const uint32_t before = headed ? sizeof(HeadedDescriptor) : 0;
-  if (!checked(mark.length <= kInSlotsMax - before && mark.length > (headed ? 0 : kInlineMax))) return false;
+  if (!checked(mark.length <= kInSlotsMax - before && (headed || mark.length > kInlineMax))) return false;
   const uint32_t slots = slots_of(before + mark.length);
   const uint32_t first = message.position, last = first + slots - 1;
   for (uint32_t at = last; at != first; --at) {
     Mark other;
     if (reader_.peek_at(at, other) == nullptr) return false;  // the first slot is written last
   }
-  if (assembled_.empty()) assembled_.resize(reader_.depth());
+  // Not cleared: only the memory of slots that end a message is touched.
+  if (assembled_ == nullptr) assembled_.reset(new (std::nothrow) InSlots[reader_.depth()]);
+  if (assembled_ == nullptr) return false;
   std::byte* const to = assembled_[last & (reader_.depth() - 1)].bytes.data();
   for (uint32_t i = 0; i != slots; ++i) std::memcpy(to + i * kSlotBytes, reader_.slot_at(first + i).payload, kSlotBytes);
   reader_.advance(slots - 1);
@@ -250,7 +257,7 @@ bool LocalChannel::receive_in_slots(Mark mark, Message& message) noexcept {
 }
 
 bool LocalChannel::receive_data(uint64_t offset, uint32_t length, MessageKind kind, Message& message) noexcept {
-  if (!checked(length <= kMessageMax && offset <= data_bytes_ && length <= data_bytes_ - offset)) return false;
+  if (!checked(length <= kMessageMax && offset < data_bytes_ && length <= data_bytes_ - offset)) return false;
   message.data = in_data_ + offset;
   __builtin_prefetch(message.data);  // the data arrives while the caller looks at the message
   message.kind = kind;

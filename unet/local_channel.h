@@ -169,8 +169,6 @@ class LocalChannel {
   LocalCounters counters() const noexcept { return LocalCounters(sent_) += received_; }
 
  private:
-  static constexpr uint64_t kInSlots = DataRing::kNone - 1;  // a reserved_offset_: the reservation is composed_
-
   LocalChannel(Channel id, const control::ChannelInfo& info, Mapping memory, Descriptor sleep, Descriptor wake);
 
   void publish(Slot* slot, uint32_t length, SlotKind kind) noexcept {
@@ -196,7 +194,10 @@ class LocalChannel {
   SendOutcome send_long(const std::byte* data, uint32_t length) noexcept;
   uint64_t find_room(uint32_t size) noexcept;
   void commit(uint64_t offset, uint32_t size) noexcept;
+  // Whether the last message of more than a slot was sent after the last one was received.
+  bool streams() const noexcept { return answered_ == last_received_.load(std::memory_order_relaxed); }
   bool sends_in_slots(uint32_t bytes) noexcept;
+  bool is_in_slots(uint32_t length) const noexcept { return reserved_in_slots_ && reserved_length_ != 0 && length <= reserved_length_; }
   SendOutcome publish_in_slots(Bytes bytes, uint32_t length, SlotKind kind) noexcept;
   bool receive_in_slots(Mark mark, Message& message) noexcept;
   bool receive_other(const Slot& slot, Mark mark, Message& message) noexcept;
@@ -267,9 +268,9 @@ class LocalChannel {
   uint32_t refused_length_ = 0;  // bytes that the data ring had no room for; 0: the slots were full
   std::vector<bool> released_early_;  // by slot
   uint32_t answered_ = 0;             // last_received_ when the last message of more than a slot was sent
-  bool streams_ = false;              // nothing was received between the last two of these
+  bool reserved_in_slots_ = false;    // the reservation is composed_
   InSlots composed_{};                // the reservation if it is to be sent in slots: a HeadedDescriptor or nothing, then the message
-  std::vector<InSlots> assembled_;    // messages received in slots, by their last slots
+  std::unique_ptr<InSlots[]> assembled_;  // messages received in slots, by their last slots; made for the first one
   Mapping memory_;
   Mapping peer_region_;
   Descriptor sleep_;
