@@ -116,13 +116,6 @@ def test_pingpong_over_a_wire():
         pingpong(alpha, "-m", "tagged", client_env=beta)
 
 
-def test_pingpong_over_an_impaired_wire():
-    need("fi_pingpong")
-    with two_hosts(IMPAIRED) as (alpha, beta):
-        for size in ("8", "50000"):
-            pingpong(alpha, "-m", "tagged", "-S", size, client_env=beta)
-
-
 def mpi_over_a_wire(prefix):
     need_mpi()
     with two_hosts(prefix) as (alpha, _):
