@@ -13,7 +13,6 @@
 
 namespace unet::fabric {
 
-class MemoryRegion;
 struct Fetch;
 
 // Hears of the end of fetches.
@@ -36,8 +35,7 @@ struct Fetch {
   Buffer to;                    // may be shorter than the message
   Posted* receive = nullptr;    // Receiver: the receive and the offset in its buffer
   size_t offset = 0;
-  MemoryRegion* region = nullptr;  // RemoteMemory: a write of a peer goes here
-  uint64_t key = 0;
+  uint64_t region = 0, key = 0; // RemoteMemory: the serial number and key of the region that a write of a peer goes to
   bool is_atomic = false;       // RemoteMemory: what a call of ours was
   void* context = nullptr;
   uint64_t flags = 0;

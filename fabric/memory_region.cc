@@ -65,6 +65,7 @@ MemoryRegions::MemoryRegions(int mode) noexcept
 
 int MemoryRegions::add(MemoryRegion& region, uint64_t requested) {
   region.key = own_keys_ ? random_.next() : requested;
+  region.set_serial(++serials_);
   return by_key_.try_emplace(region.key, &region).second ? 0 : -FI_ENOKEY;
 }
 
@@ -73,6 +74,11 @@ void MemoryRegions::remove(const MemoryRegion& region) noexcept { by_key_.erase(
 MemoryRegion* MemoryRegions::find(uint64_t key) noexcept {
   const auto at = by_key_.find(key);
   return at != by_key_.end() ? at->second : nullptr;
+}
+
+MemoryRegion* MemoryRegions::find(uint64_t key, uint64_t serial) noexcept {
+  MemoryRegion* const region = find(key);
+  return region != nullptr && region->serial() == serial ? region : nullptr;
 }
 
 MemoryRegion::MemoryRegion(Domain& domain, MutableBytes memory, uint64_t address, uint64_t access, void* context) noexcept

@@ -82,7 +82,7 @@ void Outgoing::send_pieces(uint32_t token, uint32_t receiver) {
 
 // A region may be closed while a peer reads it in pieces.
 bool Outgoing::is_there(const Operation& operation) noexcept {
-  return operation.region == nullptr || regions_.find(operation.key) == operation.region;
+  return operation.region == 0 || regions_.find(operation.key, operation.region) != nullptr;
 }
 
 // Sends pieces of one operation; false: the channel is full.
@@ -104,7 +104,7 @@ bool Outgoing::push(uint32_t token, Operation& operation) {
   }
   operation.is_active = false;
   std::erase(active_, token);
-  if (operation.region != nullptr) operations_.remove(token);
+  if (operation.region != 0) operations_.remove(token);
   return true;
 }
 

@@ -28,8 +28,7 @@ class Outgoing {
     bool is_active = false;             // sends pieces
     uint32_t receiver = 0;              // the receiver's token for pieces
     uint64_t sent = 0;                  // bytes
-    const MemoryRegion* region = nullptr;  // a read of a peer: the bytes are here
-    uint64_t key = 0;
+    uint64_t region = 0, key = 0;       // a read of a peer: the serial number and key of the region that has the bytes
   };
 
   Outgoing(am::Endpoint& endpoint, Peers& peers, MemoryRegions& regions);

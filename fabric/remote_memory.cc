@@ -135,9 +135,8 @@ void RemoteMemory::on_write_from(am::Token& token, void* context) {
   if (region == nullptr) return reply_done(token, token.argument(1), kRejected);
   const Envelope envelope{.peer = peer, .data = token.wide(6), .length = length, .address = token.wide(10), .token = token.argument(1),
                           .flags = static_cast<uint8_t>(token.argument(0) & MessageFlags::kKnown)};
-  Buffer buffer(to.data(), to.size());
-  memory.incoming_.fetch(
-      {.owner = &memory, .envelope = envelope, .is_answered = true, .to = std::move(buffer), .region = region, .key = key}, &token);
+  memory.incoming_.fetch({.owner = &memory, .envelope = envelope, .is_answered = true, .to = Buffer(to.data(), to.size()),
+                          .region = region->serial(), .key = key}, &token);
 }
 
 ssize_t RemoteMemory::write_to_self(const RemoteCall& call, size_t length) {
@@ -192,7 +191,7 @@ void RemoteMemory::on_read(am::Token& token, void* context) {
     uint32_t own = 0;
     Outgoing::Operation* const operation = memory.outgoing_.begin(*peer, {&piece, 1}, false, own);
     if (operation == nullptr) return refuse(token, fetch);
-    operation->region = region;
+    operation->region = region->serial();
     operation->key = key;
     memory.outgoing_.send_pieces(own, fetch);
   }
@@ -214,9 +213,10 @@ void RemoteMemory::on_refused(am::Token& token, void* context) {
 
 // A read of ours has its bytes, or a write of a peer.
 void RemoteMemory::fetched(const Fetch& fetch, int error) {
-  if (fetch.region != nullptr) {
-    if (error != 0 || regions_.find(fetch.key) != fetch.region) return;
-    return count_write({fetch.region, fetch.key, fetch.envelope.data, static_cast<size_t>(fetch.envelope.length),
+  if (fetch.region != 0) {
+    MemoryRegion* const region = regions_.find(fetch.key, fetch.region);
+    if (error != 0 || region == nullptr) return;
+    return count_write({region, fetch.key, fetch.envelope.data, static_cast<size_t>(fetch.envelope.length),
                         (fetch.envelope.flags & MessageFlags::kData) != 0});
   }
   const Completion completion{.context = fetch.context, .flags = fetch.is_atomic ? FI_ATOMIC | FI_READ : FI_RMA | FI_READ};

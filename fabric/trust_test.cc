@@ -176,6 +176,23 @@ TEST_CASE("a region that is closed while it is written in pieces is left alone")
   REQUIRE(liar.heard[Handlers::kDone].back() == std::vector<uint32_t>{9, FI_EKEYREJECTED});
 }
 
+TEST_CASE("a region that takes the key of a closed one is not written in its place") {
+  Liar liar;
+  liar.greet();
+  std::string first(64, '-'), second(16, '-');
+  fid_mr* region = nullptr;
+  REQUIRE(fi_mr_reg(liar.side.domain, first.data(), first.size(), FI_REMOTE_WRITE, 0, 42, 0, &region, nullptr) == 0);
+  liar.say(Handlers::kWriteFrom, {MessageFlags::kPieces, 9, 0, 0, 42, 0, 0, 0, 64, 0, 0, 0});
+  const uint32_t token = liar.heard[Handlers::kGo].back()[1];
+  // The allocator mostly gives the new region the address of the old one.
+  REQUIRE(fi_close(&region->fid) == 0);
+  REQUIRE(fi_mr_reg(liar.side.domain, second.data(), second.size(), FI_REMOTE_WRITE, 0, 42, 0, &region, nullptr) == 0);
+  liar.say(Handlers::kPiece, {token, 0, 0}, "abc");
+  REQUIRE(first == std::string(64, '-'));
+  REQUIRE(liar.heard[Handlers::kDone].back() == std::vector<uint32_t>{9, FI_EKEYREJECTED});
+  REQUIRE(fi_close(&region->fid) == 0);
+}
+
 TEST_CASE("answers to operations that do not exist, or of another peer, end nothing") {
   Liar liar;
   liar.greet();
