@@ -109,7 +109,8 @@ void apply_atomic(fi_op operation, fi_datatype datatype, void* target, const voi
       T value{};
       combine(operation, old, element<T>(operand, i), element<T>(compare, i), value);
       if (result != nullptr) std::memcpy(static_cast<char*>(result) + i * sizeof(T), &old, sizeof old);
-      std::memcpy(static_cast<char*>(target) + i * sizeof(T), &value, sizeof value);
+      // A region that may only be read can lie in memory that is not writable.
+      if (operation != FI_ATOMIC_READ) std::memcpy(static_cast<char*>(target) + i * sizeof(T), &value, sizeof value);
     }
     return true;
   });

@@ -45,6 +45,13 @@ TEST_CASE("each operation on integers") {
   REQUIRE(after<uint64_t>(FI_MSWAP, FI_UINT64, 0xF0F0, 0xABCD, 0x00FF) == 0xF0CD);
 }
 
+TEST_CASE("a read stores nothing") {
+  static const uint64_t target = 5;  // in memory that is not writable
+  uint64_t result = 0;
+  apply_atomic(FI_ATOMIC_READ, FI_UINT64, const_cast<uint64_t*>(&target), nullptr, nullptr, &result, 1);
+  REQUIRE(result == 5);
+}
+
 TEST_CASE("other types have what makes sense for them") {
   using Complex = std::complex<double>;
   REQUIRE(after<double>(FI_SUM, FI_DOUBLE, 1.5, 2) == 3.5);
