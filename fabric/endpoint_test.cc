@@ -246,6 +246,20 @@ TEST_CASE("without a name at the address a send fails") {
   REQUIRE(fi_av_remove(side.vector, &number, 1, 0) == -FI_EINVAL);
 }
 
+TEST_CASE("a peer that closes before it is greeted fails the send") {
+  Pair pair;
+  REQUIRE(fi_tsend(pair.a.endpoint, "x", 1, nullptr, pair.to_b, 1, nullptr) == -FI_EAGAIN);
+  const Nanoseconds start = monotonic_now();
+  while (monotonic_now() - start < kSecond / 10) fi_cq_read(pair.b.queue, nullptr, 0);  // takes the channel
+  pair.b.close_endpoint();
+  ssize_t sent = 0;
+  do {
+    sent = fi_tsend(pair.a.endpoint, "x", 1, nullptr, pair.to_b, 1, nullptr);
+  } while (sent == -FI_EAGAIN && monotonic_now() - start < 10 * kSecond);
+  REQUIRE(sent != -FI_EAGAIN);
+  REQUIRE(sent < 0);
+}
+
 TEST_CASE("a reader that sleeps is woken by a message") {
   TestNi ni;
   const fi_cq_attr waiting{.size = 0, .flags = 0, .format = FI_CQ_FORMAT_CONTEXT, .wait_obj = FI_WAIT_FD};

@@ -185,7 +185,7 @@ void Peers::note_returned(am::Index index) noexcept {
 void Peers::settle(Peer& peer) {
   switch (peer.state) {
     case Peer::State::opening:
-      if (endpoint_.is_mapped(peer.index)) return greet(peer);
+      if (endpoint_.is_mapped(peer.index)) return endpoint_.is_open(peer.index) ? greet(peer) : fail(peer, FI_ECONNREFUSED);
       if (const Error* const why = endpoint_.map_failure(peer.index)) {
         inform(FI_LOG_EP_CTRL, peer.target + ": " + why->text);
         fail(peer, errno_of(*why));
