@@ -93,6 +93,7 @@ int Counter::wait(uint64_t threshold, int timeout) {
       if (errors_ != errors) return -FI_EAVAIL;
       if (waited >= limit) return -FI_ETIMEDOUT;
       if (waited < unet::Endpoint::kDefaultSpin || !waiter_.has_descriptor() || waiter_.arm() != 0) continue;
+      if (value_ >= threshold || errors_ != errors) continue;  // arm() may find that a peer is lost
     }
     waiter_.sleep(limit == kNever ? kNever : limit - waited);
   }
@@ -100,7 +101,10 @@ int Counter::wait(uint64_t threshold, int timeout) {
 
 int Counter::try_wait() {
   const Locked locked(domain_.lock());
-  return waiter_.has_descriptor() ? waiter_.arm() : -FI_EINVAL;
+  if (!waiter_.has_descriptor()) return -FI_EINVAL;
+  const uint64_t value = value_, errors = errors_;
+  const int armed = waiter_.arm();  // may find that a peer is lost
+  return value_ != value || errors_ != errors ? -FI_EAGAIN : armed;
 }
 
 int open_counter(fid_domain* domain, fi_cntr_attr* attributes, fid_cntr** counter, void* context) {
