@@ -16,6 +16,11 @@ bool takes_strings(fid_av* vector) noexcept { return of(vector).domain().address
 
 int close_vector(fid* fid) {
   auto* const vector = reinterpret_cast<AddressVector*>(fid);
+  {
+    const Locked held(vector->domain().lock());
+    if (vector->is_bound()) return -FI_EBUSY;
+  }
+  if (vector->events() != nullptr) vector->events()->remove_vector();
   vector->domain().closed();
   delete vector;
   return 0;
@@ -23,7 +28,11 @@ int close_vector(fid* fid) {
 
 int bind_vector(fid* fid, struct fid* to, uint64_t flags) {
   if (to->fclass != FI_CLASS_EQ || flags != 0) return -FI_EINVAL;
-  reinterpret_cast<AddressVector*>(fid)->set_events(*reinterpret_cast<EventQueue*>(to));
+  auto* const vector = reinterpret_cast<AddressVector*>(fid);
+  auto* const queue = reinterpret_cast<EventQueue*>(to);
+  if (vector->events() != nullptr) vector->events()->remove_vector();
+  queue->add_vector();
+  vector->set_events(*queue);
   return 0;
 }
 

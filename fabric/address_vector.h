@@ -39,11 +39,16 @@ class AddressVector : public fid_av {
   EventQueue* events() noexcept { return events_; }
   void set_events(EventQueue& queue) noexcept { events_ = &queue; }
   bool is_asynchronous() const noexcept { return asynchronous_; }
+  // The endpoints that use it. Call these with the domain's lock.
+  void add_endpoint() noexcept { ++endpoints_; }
+  void remove_endpoint() noexcept { --endpoints_; }
+  bool is_bound() const noexcept { return endpoints_ != 0; }
 
  private:
   Domain& domain_;
   const bool asynchronous_;
   EventQueue* events_ = nullptr;
+  uint32_t endpoints_ = 0;
   std::vector<Address> addresses_;  // with an empty name: removed
   std::unordered_map<std::string, fi_addr_t> numbers_;
 };

@@ -14,7 +14,10 @@ Counter& of(fid_cntr* counter) noexcept { return *static_cast<Counter*>(counter)
 
 int close_counter(fid* fid) {
   auto* const counter = reinterpret_cast<Counter*>(fid);
-  if (counter->waiter().has_endpoints()) return -FI_EBUSY;
+  {
+    const Locked held(counter->domain().lock());
+    if (counter->is_bound()) return -FI_EBUSY;
+  }
   counter->domain().closed();
   delete counter;
   return 0;

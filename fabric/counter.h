@@ -17,6 +17,10 @@ class Counter : public fid_cntr {
 
   Domain& domain() noexcept { return domain_; }
   Waiter& waiter() noexcept { return waiter_; }
+  // The memory regions that count here.
+  void add_region() noexcept { ++regions_; }
+  void remove_region() noexcept { --regions_; }
+  bool is_bound() const noexcept { return regions_ != 0 || waiter_.has_endpoints(); }
   // Called by endpoints, with the domain's lock.
   void add(bool success) noexcept {
     ++(success ? value_ : errors_);
@@ -33,6 +37,7 @@ class Counter : public fid_cntr {
  private:
   Domain& domain_;
   uint64_t value_ = 0, errors_ = 0;
+  uint32_t regions_ = 0;
   Waiter waiter_;
 };
 

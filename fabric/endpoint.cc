@@ -120,6 +120,7 @@ Endpoint::~Endpoint() {
   }
   domain_.remove(*this);
   messages_.reset();  // its handlers may still run
+  if (vector_ != nullptr) vector_->remove_endpoint();
 }
 
 int Endpoint::bind_queue(CompletionQueue& queue, uint64_t flags) {
@@ -153,7 +154,11 @@ int Endpoint::bind_counter(Counter& counter, uint64_t flags) {
 int Endpoint::bind(struct fid& object, uint64_t flags) {
   if (parts_ != nullptr) return -FI_EOPBADSTATE;
   switch (object.fclass) {
-    case FI_CLASS_AV: vector_ = reinterpret_cast<AddressVector*>(&object); return 0;
+    case FI_CLASS_AV:
+      if (vector_ != nullptr) vector_->remove_endpoint();
+      vector_ = reinterpret_cast<AddressVector*>(&object);
+      vector_->add_endpoint();
+      return 0;
     case FI_CLASS_CQ: return bind_queue(reinterpret_cast<CompletionQueue&>(object), flags);
     case FI_CLASS_CNTR: return bind_counter(reinterpret_cast<Counter&>(object), flags);
     case FI_CLASS_EQ: return 0;  // nothing is told there

@@ -17,7 +17,9 @@ namespace {
 EventQueue& of(fid_eq* queue) noexcept { return *static_cast<EventQueue*>(queue); }
 
 int close_queue(fid* fid) {
-  delete reinterpret_cast<EventQueue*>(fid);
+  auto* const queue = reinterpret_cast<EventQueue*>(fid);
+  if (queue->is_bound()) return -FI_EBUSY;
+  delete queue;
   return 0;
 }
 

@@ -3,6 +3,7 @@
 
 #include <rdma/fi_eq.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -28,6 +29,10 @@ class EventQueue : public fid_eq {
   // 0: the program may sleep on the descriptor.
   int try_wait() noexcept;
   int descriptor() const noexcept { return wakes_.get(); }
+  // The address vectors that write here.
+  void add_vector() noexcept { ++vectors_; }
+  void remove_vector() noexcept { --vectors_; }
+  bool is_bound() const noexcept { return vectors_ != 0; }
 
  private:
   struct Event {
@@ -38,6 +43,7 @@ class EventQueue : public fid_eq {
   std::condition_variable added_;
   std::deque<Event> events_;
   Descriptor wakes_;
+  std::atomic<uint32_t> vectors_{0};
 };
 
 }  // namespace unet::fabric

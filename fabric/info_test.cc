@@ -113,3 +113,30 @@ TEST_CASE("an endpoint needs an address vector and a queue, and a domain outlive
   const std::string large(kEagerMax + 1, 'x');
   REQUIRE(fi_inject(side.endpoint, large.data(), large.size(), 0) == -FI_EINVAL);
 }
+
+TEST_CASE("an object that another one uses cannot be closed") {
+  TestNi ni;
+  fid_cntr* counter = nullptr;
+  Side side([](fi_info&) {}, {.format = FI_CQ_FORMAT_TAGGED}, FI_TRANSMIT | FI_RECV, [&](Side& of) {
+    fi_cntr_attr attributes{};
+    REQUIRE(fi_cntr_open(of.domain, &attributes, &counter, nullptr) == 0);
+  });
+  REQUIRE(fi_close(&side.vector->fid) == -FI_EBUSY);
+  char memory[8];
+  fid_mr* region = nullptr;
+  REQUIRE(fi_mr_reg(side.domain, memory, sizeof memory, FI_REMOTE_WRITE, 0, 1, 0, &region, nullptr) == 0);
+  REQUIRE(fi_mr_bind(region, &counter->fid, FI_REMOTE_WRITE) == 0);
+  REQUIRE(fi_close(&counter->fid) == -FI_EBUSY);
+  REQUIRE(fi_close(&region->fid) == 0);
+  REQUIRE(fi_close(&counter->fid) == 0);
+  fid_eq* events = nullptr;
+  fid_av* vector = nullptr;
+  fi_eq_attr queue{};
+  fi_av_attr vectors{};
+  REQUIRE(fi_eq_open(side.fabric, &queue, &events, nullptr) == 0);
+  REQUIRE(fi_av_open(side.domain, &vectors, &vector, nullptr) == 0);
+  REQUIRE(fi_av_bind(vector, &events->fid, 0) == 0);
+  REQUIRE(fi_close(&events->fid) == -FI_EBUSY);
+  REQUIRE(fi_close(&vector->fid) == 0);
+  REQUIRE(fi_close(&events->fid) == 0);
+}
