@@ -21,8 +21,10 @@ void Incoming::answer(const Fetch& fetch, am::Token* token, int error) {
 
 void Incoming::fetch(Fetch fetch, am::Token* token) {
   Peer& peer = *fetch.envelope.peer;
-  const bool is_one_piece = (fetch.envelope.flags & MessageFlags::kPieces) == 0;
-  if (is_one_piece && peer.memory.is_found() && peer.memory.read(fetch.to, fetch.envelope.address, fetch.envelope.length)) {
+  const uint64_t length = fetch.envelope.length;
+  const bool is_copied = (fetch.envelope.flags & MessageFlags::kPieces) == 0 && peer.memory.is_found();
+  // An empty message has no pieces that would end it.
+  if (length == 0 || (is_copied && peer.memory.read(fetch.to, fetch.envelope.address, length))) {
     answer(fetch, token, 0);
     return fetch.owner->fetched(fetch, 0);
   }

@@ -106,6 +106,17 @@ TEST_CASE("a process that is not the peer's is never read") {
   REQUIRE(liar.heard[Handlers::kGo][0][0] == 77);
 }
 
+TEST_CASE("an announced message without bytes is complete at once") {
+  Liar liar;
+  liar.greet();
+  char byte = 0;
+  REQUIRE(fi_trecv(liar.side.endpoint, &byte, 1, nullptr, FI_ADDR_UNSPEC, 0, ~uint64_t{0}, nullptr) == 0);
+  liar.say(Handlers::kReady, {kTagged, 0, 0, 0, 0, 77, 0, 0, 0, 0});
+  REQUIRE(liar.has_completion());
+  REQUIRE(liar.heard[Handlers::kGo].empty());
+  REQUIRE(liar.heard[Handlers::kDone].back() == std::vector<uint32_t>{77, 0});
+}
+
 TEST_CASE("pieces beyond the message or the buffer change nothing else") {
   Liar liar;
   liar.greet();
