@@ -192,6 +192,18 @@ TEST_CASE("a delivery is complete only when a receive has the message") {
   REQUIRE(to == text);
 }
 
+TEST_CASE("several pieces without bytes are a message") {
+  Pair pair;
+  char byte = 0;
+  const iovec pieces[] = {{&byte, 0}, {&byte, 0}};
+  fi_msg_tagged message{.msg_iov = pieces, .desc = nullptr, .iov_count = 2, .addr = pair.to_b, .tag = 1, .ignore = 0, .context = nullptr,
+                        .data = 0};
+  REQUIRE(fi_trecv(pair.b.endpoint, &byte, 1, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr) == 0);
+  pair.until_done([&] { return fi_tsendmsg(pair.a.endpoint, &message, FI_DELIVERY_COMPLETE); });
+  REQUIRE(pair.next(pair.b).len == 0);
+  pair.next(pair.a);
+}
+
 TEST_CASE("messages of several pieces") {
   Pair pair;
   const size_t size = GENERATE(size_t{6}, size_t{3000}, size_t{150'000});

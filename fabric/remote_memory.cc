@@ -102,7 +102,7 @@ ssize_t RemoteMemory::write(const RemoteCall& call) {
     Words all{flags_of(call) | (is_one_piece ? 0u : MessageFlags::kPieces), token};
     all.wide(call.address).wide(call.key).wide(call.data).wide(length).wide(reinterpret_cast<uintptr_t>(operation->buffer.address()));
     sent = endpoint_.request_now(index, Handlers::kWriteFrom, {}, all);
-  } else if (from.is_one_piece()) {
+  } else if (from.is_one_piece() || length == 0) {  // nothing can be reserved for no bytes
     sent = endpoint_.request_now(index, Handlers::kWrite, as_bytes(from.address(), length), words);
   } else if (const MutableBytes room = endpoint_.reserve_now(index, static_cast<uint32_t>(length), 8); !room.empty()) {
     from.read(0, room.first(length));

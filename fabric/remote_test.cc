@@ -58,6 +58,15 @@ TEST_CASE("writes and reads of all sizes, also by an endpoint to itself") {
   }
 }
 
+TEST_CASE("several pieces without bytes are a write") {
+  Pair pair;
+  char byte = 0;
+  const Region region(pair.b, &byte, 1);
+  const iovec pieces[] = {{&byte, 0}, {&byte, 0}};
+  pair.until_done([&] { return fi_writev(pair.a.endpoint, pieces, nullptr, 2, pair.to_b, 0, 42, nullptr); });
+  pair.next(pair.a);
+}
+
 TEST_CASE("data of a write is told to the owner") {
   Pair pair;
   std::string memory(100'000, '-');

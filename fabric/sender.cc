@@ -91,7 +91,7 @@ ssize_t Sender::send_eager(const SendCall& call, size_t length, bool answered) {
   put_wide(at, call.data);
   am::Outcome sent = am::Outcome::not_sent;
   const am::Index index = call.peer->index;
-  if (call.pieces.size() <= 1) {
+  if (call.pieces.size() <= 1 || length == 0) {  // nothing can be reserved for no bytes
     const Bytes payload = call.pieces.empty() ? Bytes() : as_bytes(call.pieces[0].iov_base, length);
     sent = endpoint_.request_now(index, Handlers::kEager, payload, words);
   } else if (const MutableBytes room = endpoint_.reserve_now(index, static_cast<uint32_t>(length), words.size()); !room.empty()) {
