@@ -57,6 +57,7 @@ ssize_t receive(fid_ep* endpoint, fi_addr_t from, ReceiveCall call) noexcept {
   if (__builtin_expect(call.pieces.size() > kIovMax, 0)) return -FI_EINVAL;
   return locked(endpoint, [&](Endpoint& of) {
     call.flags = of.default_flags(FI_RECV) & ~(call.is_tagged ? uint64_t{FI_MULTI_RECV} : 0);
+    if ((call.flags & FI_MULTI_RECV) != 0 && call.pieces.size() != 1) return ssize_t{-FI_EINVAL};
     return of.receive(from, call);
   });
 }

@@ -162,6 +162,14 @@ TEST_CASE("a buffer for several messages is returned when it is full") {
   }
 }
 
+TEST_CASE("a buffer for several messages is in one piece") {
+  TestNi ni;
+  Side side([](fi_info& hints) { hints.rx_attr->op_flags = FI_MULTI_RECV; });
+  char bytes[2];
+  const iovec pieces[] = {{&bytes[0], 1}, {&bytes[1], 1}};
+  REQUIRE(fi_recvv(side.endpoint, pieces, nullptr, 2, FI_ADDR_UNSPEC, nullptr) == -FI_EINVAL);
+}
+
 TEST_CASE("a receive from one peer takes no message of another") {
   Pair pair([](fi_info& hints) { hints.caps = FI_TAGGED | FI_DIRECTED_RECV | FI_SOURCE; });
   const fi_addr_t self = pair.b.know(pair.b);
