@@ -234,6 +234,7 @@ void Endpoint::settle() {
     parts_->outgoing.fail_all(*lost, FI_ECONNRESET);
     parts_->incoming.fail_all(*lost, FI_ECONNRESET);
     parts_->receiver.fail_all(*lost, FI_ECONNRESET);
+    parts_->outbox.drop(*lost);
   }
   parts_->outbox.progress();
   parts_->outgoing.progress();

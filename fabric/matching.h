@@ -51,6 +51,7 @@ struct Arrived : Linked<Arrived> {
   alignas(8) std::byte line[32];
   void* claimed_by = nullptr;             // the context of the claim
   bool is_announced = false;              // rendezvous: the bytes are to be fetched
+  bool is_lost = false;                   // claimed, and its peer is gone with the bytes
   Bytes bytes() const noexcept { return {payload != nullptr ? payload.get() : line, static_cast<size_t>(envelope.length)}; }
 };
 

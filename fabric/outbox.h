@@ -21,6 +21,10 @@ class Outbox {
       waiting_.push_back({&peer, handler, words});
     }
   }
+  // Drops the answers to a peer that is lost: their tokens mean nothing to the next process of its name.
+  void drop(const Peer& peer) {
+    std::erase_if(waiting_, [&](const Waiting& each) { return each.peer == &peer; });
+  }
   bool empty() const noexcept { return waiting_.empty(); }
   // Sends what may be sent now. Called outside of handlers.
   void progress() {

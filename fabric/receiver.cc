@@ -116,6 +116,7 @@ void Receiver::forget(Arrived& message) noexcept {
     }
     message.payload.reset();
   }
+  message.is_lost = false;
   messages_.give(message);
 }
 
@@ -272,6 +273,12 @@ ssize_t Receiver::peek(const ReceiveCall& call) {
 ssize_t Receiver::take_claimed(const ReceiveCall& call) {
   Arrived* const message = matcher(call.is_tagged).take_claimed(call.context);
   if (message == nullptr) return -FI_EINVAL;
+  if (message->is_lost) {
+    reports_.fail({.context = call.context, .flags = FI_RECV | (call.is_tagged ? FI_TAGGED : FI_MSG), .tag = message->envelope.tag},
+                  FI_ECONNRESET);
+    forget(*message);
+    return 0;
+  }
   if ((call.flags & FI_DISCARD) != 0) {
     if (message->is_announced || (message->envelope.flags & MessageFlags::kAnswer) != 0) answer_done(message->envelope, nullptr, 0);
     forget(*message);
@@ -316,9 +323,16 @@ void Receiver::fail_all(const Peer& peer, int error) {
   for (Matcher* const engine : {&tagged_, &plain_}) {
     for (Arrived* each = engine->arrived().first(); each != nullptr;) {
       Arrived& message = *std::exchange(each, each->next);
-      if (message.envelope.peer != &peer || !message.is_announced) continue;
+      if (message.envelope.peer != &peer) continue;
+      message.envelope.flags &= static_cast<uint8_t>(~MessageFlags::kAnswer);  // the token means nothing to the next process of this name
+      if (!message.is_announced) continue;
       engine->remove(message);
       forget(message);
+    }
+    for (Arrived* each = engine->claimed().first(); each != nullptr; each = each->next) {
+      if (each->envelope.peer != &peer) continue;
+      each->envelope.flags &= static_cast<uint8_t>(~MessageFlags::kAnswer);
+      if (std::exchange(each->is_announced, false)) each->is_lost = true;
     }
     for (Posted* each = engine->posted().first(); each != nullptr && peer.died;) {
       Posted& receive = *std::exchange(each, each->next);

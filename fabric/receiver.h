@@ -47,7 +47,7 @@ class Receiver final : FetchOwner {
   void arrive(const Envelope& envelope, Bytes payload, am::Token* token);
   // A message has arrived of which the bytes are to be fetched.
   void announce(const Envelope& envelope, am::Token* token);
-  // Drops messages with bytes that a lost peer has, and ends receives from it alone if it has died.
+  // Drops messages with bytes that a lost peer has, and ends receives from it alone if it has died. The lost peer gets no more answers.
   void fail_all(const Peer& peer, int error);
 
  private:

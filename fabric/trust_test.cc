@@ -228,6 +228,28 @@ TEST_CASE("answers to operations that do not exist, or of another peer, end noth
   REQUIRE(got == text);
 }
 
+TEST_CASE("a claimed message of a peer that is gone fails its receive") {
+  Liar liar;
+  liar.greet();
+  liar.say(Handlers::kReady, {kTagged, 32, 0, 0, 0, 77, 0, 0, 0, 0});
+  int claim = 0;
+  fi_msg_tagged message{.msg_iov = nullptr, .desc = nullptr, .iov_count = 0, .addr = FI_ADDR_UNSPEC, .tag = 0, .ignore = ~uint64_t{0},
+                        .context = &claim, .data = 0};
+  REQUIRE(fi_trecvmsg(liar.side.endpoint, &message, FI_PEEK | FI_CLAIM) == 0);
+  REQUIRE(liar.has_completion());
+  liar.endpoint.reset();
+  for (int i = 0; i < 2000; ++i) fi_cq_read(liar.side.queue, nullptr, 0);
+  char bytes[32];
+  const iovec piece{bytes, sizeof bytes};
+  message.msg_iov = &piece;
+  message.iov_count = 1;
+  REQUIRE(fi_trecvmsg(liar.side.endpoint, &message, FI_CLAIM) == 0);
+  fi_cq_err_entry error{};
+  REQUIRE(fi_cq_readerr(liar.side.queue, &error, 0) == 1);
+  REQUIRE(error.err == FI_ECONNRESET);
+  REQUIRE(error.op_context == &claim);
+}
+
 TEST_CASE("a peer that dies in the middle of a message ends its receive") {
   Liar liar;
   liar.greet();
