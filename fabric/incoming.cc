@@ -29,12 +29,13 @@ void Incoming::fetch(Fetch fetch, am::Token* token) {
     return fetch.owner->fetched(fetch, 0);
   }
   uint32_t own = 0;
-  Fetch* const added = fetches_.add(own);
+  Fetch* const added = peer.transfers < kPeerTransfersMax ? fetches_.add(own) : nullptr;
   if (added == nullptr) {
     answer(fetch, token, FI_ENOSPC);
     return fetch.owner->fetched(fetch, FI_ENOSPC);
   }
   outbox_.answer(peer, token, Handlers::kGo, {fetch.envelope.token, own});
+  ++peer.transfers;
   *added = std::move(fetch);
   added->busy = true;
 }
@@ -54,6 +55,7 @@ void Incoming::end(uint32_t token, int error) {
   const Fetch ended = std::move(*found);
   found->busy = true;
   fetches_.remove(token);
+  if (ended.is_answered) --ended.envelope.peer->transfers;  // it was not expect() that began it
   ended.owner->fetched(ended, error);
 }
 

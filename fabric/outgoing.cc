@@ -26,6 +26,23 @@ Outgoing::Operation* Outgoing::begin(Peer& peer, std::span<const iovec> pieces, 
   return operation;
 }
 
+bool Outgoing::begin_read(Peer& peer, const iovec& piece, const MemoryRegion& region, uint32_t receiver) {
+  if (peer.transfers >= kPeerTransfersMax) return false;
+  uint32_t token = 0;
+  Operation* const operation = begin(peer, {&piece, 1}, false, token);
+  if (operation == nullptr) return false;
+  operation->region = region.serial();
+  operation->key = region.key;
+  ++peer.transfers;
+  send_pieces(token, receiver);
+  return true;
+}
+
+void Outgoing::remove(uint32_t token, const Operation& operation) {
+  if (operation.region != 0) --operation.peer->transfers;
+  operations_.remove(token);
+}
+
 void Outgoing::end(uint32_t token, int error) {
   Operation* const operation = operations_.find(token);
   if (operation == nullptr) return;
@@ -38,7 +55,7 @@ void Outgoing::end(uint32_t token, int error) {
       reports->succeed(operation->flags, completion, operation->is_silent);
     }
   }
-  operations_.remove(token);
+  remove(token, *operation);
 }
 
 void Outgoing::fail_all(const Peer& peer, int error) {
@@ -104,7 +121,7 @@ bool Outgoing::push(uint32_t token, Operation& operation) {
   }
   operation.is_active = false;
   std::erase(active_, token);
-  if (operation.region != 0) operations_.remove(token);
+  if (operation.region != 0) remove(token, operation);
   return true;
 }
 

@@ -41,6 +41,8 @@ class Outgoing {
   void send_pieces(uint32_t token, uint32_t receiver);
   // The operation could not be sent.
   void drop(uint32_t token) { operations_.remove(token); }
+  // Begins to send a region's bytes that a peer reads in pieces. False: there are too many transfers.
+  bool begin_read(Peer& peer, const iovec& piece, const MemoryRegion& region, uint32_t receiver);
   // Tells the end, if the token is good.
   void end(uint32_t token, int error);
   // Ends those of a peer that is lost.
@@ -60,6 +62,7 @@ class Outgoing {
   Operation* find(const am::Token& token, uint32_t number) noexcept;
   bool is_there(const Operation& operation) noexcept;
   bool push(uint32_t token, Operation& operation);
+  void remove(uint32_t token, const Operation& operation);
 
   am::Endpoint& endpoint_;
   Peers& peers_;

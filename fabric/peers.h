@@ -16,6 +16,9 @@
 
 namespace unet::fabric {
 
+// A peer that asks for more transfers in pieces at a time is refused, so that it does not take all slots.
+constexpr uint32_t kPeerTransfersMax = 16 * 1024;
+
 struct Peer {
   enum class State : uint8_t {
     closed,    // no channel, or none any more
@@ -37,6 +40,7 @@ struct Peer {
   bool died = false;                     // the last channel ended without the peer's close
   Nanoseconds give_up = 0;               // waiting: until then
   uint64_t early_bytes = 0;              // of unexpected messages that we store
+  uint32_t transfers = 0;                // in pieces, that the peer has asked for
   PeerMemory memory;
 };
 

@@ -187,13 +187,7 @@ void RemoteMemory::on_read(am::Token& token, void* context) {
   } else if ((token.argument(0) & MessageFlags::kPieces) == 0) {
     token.reply_short(Handlers::kGranted, Words{fetch}.wide(reinterpret_cast<uintptr_t>(from.data())));
   } else {
-    const iovec piece{from.data(), from.size()};
-    uint32_t own = 0;
-    Outgoing::Operation* const operation = memory.outgoing_.begin(*peer, {&piece, 1}, false, own);
-    if (operation == nullptr) return refuse(token, fetch);
-    operation->region = region->serial();
-    operation->key = key;
-    memory.outgoing_.send_pieces(own, fetch);
+    if (!memory.outgoing_.begin_read(*peer, {from.data(), from.size()}, *region, fetch)) refuse(token, fetch);
   }
 }
 

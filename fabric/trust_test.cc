@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "am/endpoint.h"
+#include "fabric/peers.h"
 #include "fabric/protocol.h"
 #include "fabric/test_side.h"
 #include "unet/context.h"
@@ -201,6 +202,27 @@ TEST_CASE("a region that takes the key of a closed one is not written in its pla
   liar.say(Handlers::kPiece, {token, 0, 0}, "abc");
   REQUIRE(first == std::string(64, '-'));
   REQUIRE(liar.heard[Handlers::kDone].back() == std::vector<uint32_t>{9, FI_EKEYREJECTED});
+  REQUIRE(fi_close(&region->fid) == 0);
+}
+
+TEST_CASE("a peer with too many transfers in pieces is refused") {
+  Liar liar;
+  liar.greet();
+  std::string memory(64, '-');
+  fid_mr* region = nullptr;
+  REQUIRE(fi_mr_reg(liar.side.domain, memory.data(), memory.size(), FI_REMOTE_WRITE, 0, 42, 0, &region, nullptr) == 0);
+  const std::array<uint32_t, 12> write{MessageFlags::kPieces, 9, 0, 0, 42, 0, 0, 0, 64, 0, 0, 0};
+  for (uint32_t i = 0; i <= kPeerTransfersMax; ++i) {
+    while (liar.endpoint->request_now(0, Handlers::kWriteFrom, {}, write) == am::Outcome::not_sent) liar.poll();
+  }
+  liar.settle();
+  REQUIRE(liar.heard[Handlers::kGo].size() == kPeerTransfersMax);
+  REQUIRE(liar.heard[Handlers::kDone].back() == std::vector<uint32_t>{9, FI_ENOSPC});
+  // One that ends makes room for another one.
+  liar.say(Handlers::kPiece, {liar.heard[Handlers::kGo].back()[1], 0, 0}, std::string(64, 'x'));
+  REQUIRE(liar.heard[Handlers::kDone].back() == std::vector<uint32_t>{9, 0});
+  liar.say(Handlers::kWriteFrom, {write.begin(), write.end()});
+  REQUIRE(liar.heard[Handlers::kGo].size() == kPeerTransfersMax + 1);
   REQUIRE(fi_close(&region->fid) == 0);
 }
 
