@@ -317,6 +317,7 @@ uint64_t Token::tag() const noexcept { return peer_->tag_heard; }
 std::string_view Token::source_name() const noexcept { return peer_->name; }
 std::string_view Token::source_host() const noexcept { return peer_->host; }
 int Token::source_user() const noexcept { return peer_->user; }
+int Token::source_process() const noexcept { return peer_->process; }
 uint32_t Token::index() const noexcept { return peer_->index; }
 
 Outcome Token::reply_short(uint8_t handler, std::span<const uint32_t> arguments) noexcept {

@@ -50,6 +50,8 @@ class Token {
   std::string_view source_host() const noexcept;
   // Returns the user of a process of this host that has connected to us, as the NI sees it (ConnectionRequest::peer_uid); otherwise -1.
   int source_user() const noexcept;
+  // Returns the number of such a process, as the NI sees it (ConnectionRequest::peer_pid); otherwise -1.
+  int source_process() const noexcept;
   // The translation that leads to the sender; kNoIndex: none does, as for a request without Endpoint::map_back().
   uint32_t index() const noexcept;
   // Returns the tag of the message.

@@ -21,9 +21,9 @@ Identity OwnIdentity::identity() const noexcept {
           .secret = {secret_->words[0], secret_->words[1]}};
 }
 
-void PeerMemory::find(const Identity& identity) noexcept {
+void PeerMemory::find(const Identity& identity, int process) noexcept {
   identity_ = identity;
-  found_ = read({}, 0, 0);
+  found_ = process > 0 && identity.process == static_cast<uint64_t>(process) && read({}, 0, 0);
 }
 
 bool PeerMemory::read(const Buffer& to, uint64_t address, uint64_t length) const noexcept {

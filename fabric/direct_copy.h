@@ -23,12 +23,12 @@ class OwnIdentity {
   std::unique_ptr<Secret> secret_;
 };
 
-// The memory of a peer. The number of its process is only the peer's word, so each copy also reads the secret: it fails if the process is
-// not the one that told it, or no longer.
+// The memory of a peer. Only the process that the NI knows the peer by is read: a peer could name another one of the same user. Each copy
+// also reads the secret: it fails if the process is gone, and another one has its number.
 class PeerMemory {
  public:
-  // Looks for the secret.
-  void find(const Identity& identity) noexcept;
+  // Looks for the secret. `process`: the peer's, as the NI knows it; -1: it does not, so nothing is read.
+  void find(const Identity& identity, int process) noexcept;
   void forget() noexcept { found_ = false; }
   bool is_found() const noexcept { return found_; }
   // Copies min(to.size(), length) bytes. False: the peer's memory cannot be read there.

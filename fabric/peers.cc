@@ -141,7 +141,7 @@ void Peers::on_hello(am::Token& token, void* context) {
   const Answer answer = peers.answer(&peer, greeting.version);
   if (answer == Answer::accepted) {
     peers.by_source_[token.source()] = &peer;
-    peers.accepted_.push_back({&peer, token.source(), greeting.identity});
+    peers.accepted_.push_back({&peer, token.source(), greeting.identity, token.source_process()});
   }
   const Identity identity = peers.identity_.identity();
   token.reply_medium(Handlers::kWelcome, as_bytes(&identity, sizeof identity),
@@ -157,7 +157,7 @@ void Peers::on_welcome(am::Token& token, void* context) {
   switch (greeting.answer) {
     case Answer::accepted:
       peer->over_wire = !peers.endpoint_.is_local(index);
-      if (!peer->over_wire) peer->memory.find(greeting.identity);
+      if (!peer->over_wire) peer->memory.find(greeting.identity, token.source_process());
       peers.set_state(*peer, Peer::State::open);
       return;
     case Answer::use_other:
@@ -211,7 +211,7 @@ void Peers::settle(const Accepted& accepted) {
   if (!mapped) return fail(peer, 0);
   peer.error = 0;
   peer.over_wire = !endpoint_.is_local(peer.index);
-  if (!peer.over_wire) peer.memory.find(accepted.identity);
+  if (!peer.over_wire) peer.memory.find(accepted.identity, accepted.process);
   set_state(peer, Peer::State::open);
 }
 

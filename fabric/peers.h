@@ -84,6 +84,7 @@ class Peers {
     Peer* peer;
     uint64_t source;
     Identity identity;
+    int process;  // as the NI knows it
   };
 
   Peer* find(fi_addr_t number);

@@ -1,4 +1,7 @@
 // trust_test.cc - a peer that lies in each word that it can write.
+#include <signal.h>
+#include <sys/wait.h>
+
 #include <catch2/catch.hpp>
 
 #include "am/endpoint.h"
@@ -40,7 +43,9 @@ struct Liar {
     settle();
   }
   void greet(uint32_t version = kProtocolVersion, uint64_t process = 0) {
-    Identity identity{.process = process, .address = 1, .secret = {}};
+    greet(version, {.process = process, .address = 1, .secret = {}});
+  }
+  void greet(uint32_t version, const Identity& identity) {
     say(Handlers::kHello, {version}, {reinterpret_cast<const char*>(&identity), sizeof identity});
   }
   bool has_completion() {
@@ -105,6 +110,27 @@ TEST_CASE("a process that is not the peer's is never read") {
   liar.say(Handlers::kReady, {kTagged, 64, 0, static_cast<uint32_t>(here), static_cast<uint32_t>(here >> 32), 77, 0, 0, 0, 0});
   REQUIRE(liar.heard[Handlers::kGo].size() == 1);  // asks for pieces
   REQUIRE(liar.heard[Handlers::kGo][0][0] == 77);
+}
+
+TEST_CASE("a process that the network interface does not know the peer by is never read") {
+  static constexpr uint64_t kSecret[2] = {12, 34};
+  const pid_t other = ::fork();  // has the same bytes at the same addresses
+  if (other == 0) {
+    ::alarm(60);
+    for (;;) ::pause();
+  }
+  {
+    Liar liar;
+    liar.greet(kProtocolVersion, {.process = static_cast<uint64_t>(other), .address = reinterpret_cast<uintptr_t>(kSecret),
+                                  .secret = {kSecret[0], kSecret[1]}});
+    char bytes[16] = {};
+    REQUIRE(fi_trecv(liar.side.endpoint, bytes, sizeof bytes, nullptr, FI_ADDR_UNSPEC, 0, ~uint64_t{0}, nullptr) == 0);
+    const uint64_t there = reinterpret_cast<uintptr_t>(kSecret);
+    liar.say(Handlers::kReady, {kTagged, 16, 0, static_cast<uint32_t>(there), static_cast<uint32_t>(there >> 32), 77, 0, 0, 0, 0});
+    CHECK(liar.heard[Handlers::kGo].size() == 1);  // asks for pieces
+  }
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
 }
 
 TEST_CASE("an announced message without bytes is complete at once") {
