@@ -111,7 +111,7 @@ Endpoint::Endpoint(Domain& domain, const fi_info& info, std::unique_ptr<am::Endp
 
 Endpoint::~Endpoint() {
   const Nanoseconds start = monotonic_now();
-  while (parts_ != nullptr && !is_settled() && monotonic_now() - start < kLinger) progress();
+  while (parts_ != nullptr && (!is_settled() || parts_->outgoing.has_copies()) && monotonic_now() - start < kLinger) progress();
   if (parts_ != nullptr) messages_->flush(kLinger);
   for (const Reports* const each :
        {&sends_, &receives_, &remote_.reads, &remote_.writes, &remote_.peer_reads, &remote_.peer_writes}) {

@@ -1,6 +1,8 @@
 // endpoint_test.cc - messages between two endpoints through libfabric's interface: sizes, order, matching, and ends.
 #include <catch2/catch.hpp>
 
+#include <thread>
+
 #include "fabric/test_side.h"
 
 using namespace unet;
@@ -264,6 +266,29 @@ TEST_CASE("without a name at the address a send fails") {
   REQUIRE(fi_send(side.endpoint, "x", 1, nullptr, number + 1, nullptr) == -FI_EINVAL);
   REQUIRE(fi_av_remove(side.vector, &number, 1, 0) == 0);
   REQUIRE(fi_av_remove(side.vector, &number, 1, 0) == -FI_EINVAL);
+}
+
+TEST_CASE("bytes that were injected for a slow peer outlive the call to fi_close()") {
+  Pair pair;
+  const std::string text = text_of(16 * 1024);
+  // Unexpected messages make b slow.
+  constexpr uint64_t kCount = 300;
+  for (uint64_t tag = 0; tag < kCount; ++tag) {
+    pair.until_done([&] { return fi_tinject(pair.a.endpoint, text.data(), text.size(), pair.to_b, tag); });
+  }
+  std::string to(text.size(), '-');
+  std::thread receiver([&] {
+    for (uint64_t tag = 0; tag < kCount; ++tag) {
+      must(fi_trecv(pair.b.endpoint, to.data(), to.size(), nullptr, FI_ADDR_UNSPEC, tag, 0, nullptr) == 0, "fi_trecv");
+      fi_cq_tagged_entry entry{};
+      const Nanoseconds end = monotonic_now() + 10 * kSecond;
+      while (fi_cq_read(pair.b.queue, &entry, 1) != 1 && monotonic_now() < end) {}
+      must(entry.len == text.size(), "a message");
+    }
+  });
+  pair.a.close_endpoint();
+  receiver.join();
+  REQUIRE(to == text);
 }
 
 TEST_CASE("a peer that closes before it is greeted fails the send") {

@@ -23,6 +23,7 @@ Outgoing::Operation* Outgoing::begin(Peer& peer, std::span<const iovec> pieces, 
   operation->copy = std::make_unique_for_overwrite<std::byte[]>(length);
   operation->buffer.read(0, {operation->copy.get(), length});
   operation->buffer = Buffer(operation->copy.get(), length);
+  ++copies_;
   return operation;
 }
 
@@ -40,6 +41,7 @@ bool Outgoing::begin_read(Peer& peer, const iovec& piece, const MemoryRegion& re
 
 void Outgoing::remove(uint32_t token, const Operation& operation) {
   if (operation.region != 0) --operation.peer->transfers;
+  if (operation.copy != nullptr) --copies_;
   operations_.remove(token);
 }
 

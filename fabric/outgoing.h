@@ -40,7 +40,7 @@ class Outgoing {
   // Sends the bytes of an operation to a receiver that is known already.
   void send_pieces(uint32_t token, uint32_t receiver);
   // The operation could not be sent.
-  void drop(uint32_t token) { operations_.remove(token); }
+  void drop(uint32_t token) { remove(token, *operations_.find(token)); }
   // Begins to send a region's bytes that a peer reads in pieces. False: there are too many transfers.
   bool begin_read(Peer& peer, const iovec& piece, const MemoryRegion& region, uint32_t receiver);
   // Tells the end, if the token is good.
@@ -55,6 +55,8 @@ class Outgoing {
   // Sends the pieces that the channels take now.
   void progress();
   bool has_work() const noexcept { return !active_.empty() || !returned_.empty(); }
+  // Whether bytes of FI_INJECT wait for their receivers.
+  bool has_copies() const noexcept { return copies_ != 0; }
 
  private:
   static void on_go(am::Token& token, void* outgoing);
@@ -69,6 +71,7 @@ class Outgoing {
   MemoryRegions& regions_;
   Slots<Operation> operations_;
   std::vector<uint32_t> active_;    // tokens of operations that send pieces
+  uint32_t copies_ = 0;             // operations with bytes of FI_INJECT
   std::vector<uint32_t> returned_;  // tokens of operations that the peer has refused
 };
 
