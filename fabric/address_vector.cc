@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fabric/endpoint.h"
 #include "fabric/event_queue.h"
 #include "fabric/operations_table.h"
 #include "fabric/provider.h"
@@ -142,7 +143,9 @@ fi_addr_t AddressVector::insert(Address address) {
 
 bool AddressVector::remove(fi_addr_t number) noexcept {
   if (get(number) == nullptr) return false;
-  const auto at = numbers_.find(addresses_[number].target(domain_.host()));
+  const std::string target = addresses_[number].target(domain_.host());
+  for (Endpoint* const endpoint : endpoints_) endpoint->forget(number, target);
+  const auto at = numbers_.find(target);
   if (at != numbers_.end() && at->second == number) numbers_.erase(at);
   addresses_[number] = {};
   return true;

@@ -40,15 +40,15 @@ class AddressVector : public fid_av {
   void set_events(EventQueue& queue) noexcept { events_ = &queue; }
   bool is_asynchronous() const noexcept { return asynchronous_; }
   // The endpoints that use it. Call these with the domain's lock.
-  void add_endpoint() noexcept { ++endpoints_; }
-  void remove_endpoint() noexcept { --endpoints_; }
-  bool is_bound() const noexcept { return endpoints_ != 0; }
+  void add_endpoint(Endpoint& endpoint) { endpoints_.push_back(&endpoint); }
+  void remove_endpoint(const Endpoint& endpoint) noexcept { std::erase(endpoints_, &endpoint); }
+  bool is_bound() const noexcept { return !endpoints_.empty(); }
 
  private:
   Domain& domain_;
   const bool asynchronous_;
   EventQueue* events_ = nullptr;
-  uint32_t endpoints_ = 0;
+  std::vector<Endpoint*> endpoints_;
   std::vector<Address> addresses_;  // with an empty name: removed
   std::unordered_map<std::string, fi_addr_t> numbers_;
 };

@@ -120,7 +120,7 @@ Endpoint::~Endpoint() {
   }
   domain_.remove(*this);
   messages_.reset();  // its handlers may still run
-  if (vector_ != nullptr) vector_->remove_endpoint();
+  if (vector_ != nullptr) vector_->remove_endpoint(*this);
 }
 
 int Endpoint::bind_queue(CompletionQueue& queue, uint64_t flags) {
@@ -155,9 +155,9 @@ int Endpoint::bind(struct fid& object, uint64_t flags) {
   if (parts_ != nullptr) return -FI_EOPBADSTATE;
   switch (object.fclass) {
     case FI_CLASS_AV:
-      if (vector_ != nullptr) vector_->remove_endpoint();
+      if (vector_ != nullptr) vector_->remove_endpoint(*this);
       vector_ = reinterpret_cast<AddressVector*>(&object);
-      vector_->add_endpoint();
+      vector_->add_endpoint(*this);
       return 0;
     case FI_CLASS_CQ: return bind_queue(reinterpret_cast<CompletionQueue&>(object), flags);
     case FI_CLASS_CNTR: return bind_counter(reinterpret_cast<Counter&>(object), flags);

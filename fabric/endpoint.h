@@ -77,6 +77,10 @@ class Endpoint : public fid_ep {
     return opened != 0 ? opened : of(parts_->memory);
   }
   ssize_t cancel(const void* context);
+  // The address vector has no longer this number for this target.
+  void forget(fi_addr_t number, const std::string& target) {
+    if (parts_ != nullptr) parts_->peers.forget(number, target);
+  }
 
   // ---- progress, with the lock
 

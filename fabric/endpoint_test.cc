@@ -291,6 +291,16 @@ TEST_CASE("bytes that were injected for a slow peer outlive the call to fi_close
   REQUIRE(to == text);
 }
 
+TEST_CASE("a number that was removed leads nowhere") {
+  Pair pair;
+  send(pair, "x", 1);
+  REQUIRE(fi_av_remove(pair.a.vector, &pair.to_b, 1, 0) == 0);
+  REQUIRE(fi_tsend(pair.a.endpoint, "x", 1, nullptr, pair.to_b, 1, nullptr) == -FI_EINVAL);
+  const fi_addr_t again = pair.a.know(pair.b);
+  REQUIRE(again != pair.to_b);
+  pair.until_done([&] { return fi_tsend(pair.a.endpoint, "x", 1, nullptr, again, 1, nullptr); });
+}
+
 TEST_CASE("a peer that closes before it is greeted fails the send") {
   Pair pair;
   REQUIRE(fi_tsend(pair.a.endpoint, "x", 1, nullptr, pair.to_b, 1, nullptr) == -FI_EAGAIN);

@@ -71,6 +71,12 @@ Peer* Peers::find(fi_addr_t number) {
   return &peer;
 }
 
+void Peers::forget(fi_addr_t number, const std::string& target) noexcept {
+  if (number < by_number_.size()) by_number_[number] = nullptr;
+  const auto at = all_.find(target);
+  if (at != all_.end() && at->second.number == number) at->second.number = FI_ADDR_NOTAVAIL;
+}
+
 // ---- channels
 
 void Peers::set_state(Peer& peer, Peer::State state) noexcept {

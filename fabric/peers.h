@@ -68,6 +68,9 @@ class Peers {
     return peer.number;
   }
 
+  // The number was removed from the address vector.
+  void forget(fi_addr_t number, const std::string& target) noexcept;
+
   // Opens a channel for a send. 0: it is open. -FI_EAGAIN: not yet. Others: it cannot be opened; the next call tries again.
   int open(Peer& peer);
 
