@@ -97,7 +97,6 @@ void Endpoint::let_in(const ConnectionRequest& request) {
   Peer& peer = peers_.add(*channel, on_this_ni);
   // For its own processes the NI reports the bound name, or else the process ("pid 123"). For another host it reports only the host.
   peer.user = request.peer_uid;
-  peer.process = request.peer_pid;
   if (!on_this_ni) {
     peer.host = request.peer;
   } else if (control::valid_name(request.peer)) {

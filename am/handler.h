@@ -50,7 +50,7 @@ class Token {
   std::string_view source_host() const noexcept;
   // Returns the user of a process of this host that has connected to us, as the NI sees it (ConnectionRequest::peer_uid); otherwise -1.
   int source_user() const noexcept;
-  // Returns the number of such a process, as the NI sees it (ConnectionRequest::peer_pid); otherwise -1.
+  // Returns the process of a peer of this host and of our user, as the NI sees it; otherwise -1.
   int source_process() const noexcept;
   // The translation that leads to the sender; kNoIndex: none does, as for a request without Endpoint::map_back().
   uint32_t index() const noexcept;

@@ -81,7 +81,7 @@ struct Peer {
   std::array<PendingRequest, kFlowWindow> requests{};
   std::string host;              // the peer's host; empty: this one
   int user = -1;                 // of a process of this NI that connected to us, as the NI sees it
-  int process = -1;              // the same one's number, in the NI's namespace
+  int process = -1;              // of a peer on this NI and of our user, as the NI sees it
   std::string name;              // the name that the peer has told, or by which it was mapped
 };
 

@@ -22,6 +22,7 @@ Peer& PeerTable::add(Channel channel, bool on_this_ni) {
   peers_.push_back(std::make_unique<Peer>(endpoint_, channel, ++identities_));
   ++changes_;
   Peer& peer = *peers_.back();
+  peer.process = endpoint_.peer_pid(channel);
   if (endpoint_.kind(channel) != control::ChannelKind::local) {
     FlowOptions options = flow_options_;
     // The delay here is that of processes that share cores, so only the credits limit what is in flight.

@@ -24,6 +24,7 @@ struct ChannelTraits {
   control::ChannelKind kind = control::ChannelKind::none;
   bool open = false;  // sends are possible
   bool same_user = false;
+  int peer_pid = -1;
   bool over_wire = false;
 };
 

@@ -210,6 +210,7 @@ struct ChannelInfo {
   uint32_t side;        // local: 0 for the connecting side, 1 for the accepting side
   uint32_t wire_mtu;    // ni: bytes of a message that fit into one frame (0: no wire in between)
   uint32_t same_user;   // 1: the peer process is on this NI and of the same user, as the NI sees it; else 0
+  int32_t peer_pid;     // of a peer process of the same user; -1: none
   uint32_t shared;      // 1: the target is a shared claim: a later connect may reach another member, so do not cache the channel
   uint32_t known;       // 1: not a new channel, but the endpoint's existing local channel to the holder of the claim; no descriptors
   LocalOptions local;   // local: the geometry

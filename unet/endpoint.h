@@ -146,6 +146,8 @@ class Endpoint {
   control::ChannelKind kind(Channel channel) const noexcept { return channels().traits(channel).kind; }
   // Whether the peer process is on this NI and of the same user, as the NI sees it. False if unknown: on another host, or no channel.
   bool same_user(Channel channel) const noexcept { return channels().traits(channel).same_user; }
+  // The peer process, as the NI sees it, if it is of the same user. Otherwise -1.
+  int peer_pid(Channel channel) const noexcept { return channels().traits(channel).peer_pid; }
   // Whether a wire lies in between: the peer process is on another host, as the NI knows hosts.
   bool over_wire(Channel channel) const noexcept { return channels().traits(channel).over_wire; }
 

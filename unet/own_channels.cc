@@ -163,6 +163,7 @@ Result<Channel> OwnChannels::adopt(const control::ChannelInfo& info, std::vector
   state.kind = info.kind;
   state.open = true;
   state.same_user = info.same_user == 1;
+  state.peer_pid = info.peer_pid;
   state.over_wire = info.wire_mtu != 0;
   if (info.kind == control::ChannelKind::local) {
     if (descriptors.size() != 3) return fail(Errc::protocol, "the NI sent a local channel without its memory");

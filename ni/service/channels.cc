@@ -78,6 +78,7 @@ control::ChannelInfo Channels::info_of(const EndpointRecord& endpoint, const Cha
   info.side = channel.side;
   info.wire_mtu = channel.wire ? fragment_payload(ports_[channel.port].mtu, false) : 0;
   info.same_user = peer != nullptr && endpoints_.same_user(endpoint, *peer) ? 1 : 0;
+  info.peer_pid = info.same_user == 1 ? clients_.at(peer->client)->who.pid : -1;
   info.shared = channel.shared ? 1 : 0;
   info.local = channel.local;
   info.peer.set(channel.peer);

@@ -90,6 +90,8 @@ TEST_CASE("both sides of a channel learn whether the other has the same user") {
     CHECK(event->as<ConnectRequest>().same_user == (same ? 1 : 0));
     CHECK(accepted.as<Reply>().channel.same_user == (same ? 1 : 0));
     CHECK(connected->as<Reply>().channel.same_user == (same ? 1 : 0));
+    CHECK(accepted.as<Reply>().channel.peer_pid == (same ? getpid() : -1));
+    CHECK(connected->as<Reply>().channel.peer_pid == (same ? getpid() : -1));
   };
   channel(*client, server, "server");
   channel(server, *client, "client");
