@@ -149,8 +149,6 @@ class Endpoint {
   bool in_use(Index index) const noexcept { return is_mapped(index) || failures_.contains(index); }
   bool is_open(Index index) const noexcept { return is_mapped(index) && translations_[index]->open; }
   bool has_credit(Index index) const noexcept { return is_mapped(index) && translations_[index]->unhandled.size() < kFlowWindow; }
-  bool is_local(Index) const noexcept { return false; }
-  Result<MutableBytes> expose(uint64_t) { return fail(Errc::unavailable, "not simulated"); }
 
   void set_handler(uint8_t index, HandlerFunction function, void* context) noexcept { handlers_[index] = {function, context}; }
   void set_error_handler(ErrorFunction function, void* context) noexcept { error_ = {function, context}; }
@@ -282,6 +280,5 @@ inline Outcome Token::reply_short(uint8_t handler, std::span<const uint32_t> wor
 inline uint64_t Token::source() const noexcept { return peer_->id; }
 inline std::string_view Token::source_name() const noexcept { return {}; }
 inline uint32_t Token::index() const noexcept { return peer_->index; }
-inline MutableBytes Token::source_segment() const { return {}; }
 
 }  // namespace unet::am
