@@ -18,12 +18,11 @@ constexpr Nanoseconds kYieldTaken = 3 * kMicrosecond;
 
 }  // namespace
 
-// Whether there is a message, request, event, answer to a connect, or a request to show its sockets. Also processes packets of the service.
+// Whether there is a message, request, event, answer to a connect, or a request to show its sockets. Processes packets of the service first:
+// a caller that waits for room, and takes no messages, must learn that its channel has ended.
 bool Endpoint::something() noexcept {
-  if (has_message() || answer_due_ || !requests_.empty() || !events_.empty() || sockets_asked()) return true;
-  if (connection_->event_count() == last_events_ && (connection_->alive() || ni_lost_)) return false;
-  process_events();
-  return answer_due_ || !requests_.empty() || !events_.empty();
+  if (connection_->event_count() != last_events_ || (!connection_->alive() && !ni_lost_)) process_events();
+  return has_message() || answer_due_ || !requests_.empty() || !events_.empty() || sockets_asked();
 }
 
 WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) noexcept { return wait_until(timeout, spin, {}); }

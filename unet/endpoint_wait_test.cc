@@ -217,6 +217,20 @@ TEST_CASE("waiting for room in the send queue ends when the NI took something") 
   CHECK(endpoint->wait_room(channel, kHang) == WaitOutcome::room);
 }
 
+TEST_CASE("a sender that waits for room learns that the channel has ended, although messages of other channels wait") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto silent = world.local(*endpoint, 0), busy = world.local(*endpoint, 1);
+  REQUIRE(busy->send(nullptr, 0) == SendOutcome::sent);
+  while (endpoint->send(Channel{0}, {}) == SendOutcome::sent) {}
+  CHECK(endpoint->wait_room(Channel{0}, kHang) == WaitOutcome::ready);
+  CHECK(endpoint->send(Channel{0}, {}) == SendOutcome::full);
+  world.service.send_closed(0, 0);
+  world.service.count();
+  CHECK(endpoint->wait_room(Channel{0}, kHang) == WaitOutcome::ready);
+  CHECK(endpoint->send(Channel{0}, {}) == SendOutcome::no_channel);
+}
+
 // ---- waiting
 
 TEST_CASE("a receiver that only spins gives back what it released") {
