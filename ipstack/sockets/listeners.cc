@@ -151,7 +151,6 @@ bool Listeners::take_cookie(uint32_t listener, const Address& local, const Addre
   }
   const uint32_t index = make_embryo(listener, local, remote);
   if (index == kNone) return true;
-  cookies_.remove(local, remote);
   ++core_.counters.cookies_taken;
   // The connection sees the SYN again, and its SYN-ACK has left already.
   tcp::Connection& connection = *core_.sockets[index].tcp.connection;

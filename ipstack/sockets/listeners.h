@@ -47,7 +47,7 @@ class Listeners {
   SocketNames& names_;
   TcpStreams& tcp_;
   LocalStreams& local_streams_;     // listeners have some that wait for accept()
-  SynCookies cookies_{tcp_.hashes().key, core_.flows};
+  SynCookies cookies_{tcp_.hashes().key};
 };
 
 }  // namespace unet::sockets

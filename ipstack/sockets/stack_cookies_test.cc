@@ -57,7 +57,8 @@ TEST_CASE("SYN cookies: a flood gets them, and a client that answers one is conn
   CHECK(c.stack->sockets() == 2);
 }
 
-TEST_CASE("SYN cookies: a client whose first ACK is lost is connected by its data") {
+TEST_CASE("SYN cookies: a client whose first ACK is lost is connected by its data, also in a flood") {
+  const bool flood = GENERATE(false, true);
   StackOptions options;
   options.half_open_max = 0;
   Two two;
@@ -75,6 +76,12 @@ TEST_CASE("SYN cookies: a client whose first ACK is lost is connected by its dat
   REQUIRE(a.send(client, Bytes(data).first(10)) == 10);
   two.world.run_for(kMillisecond);
   two.world.wire.options.loss = 0;
+  for (uint16_t i = 0; flood && i < 60'000; ++i) {
+    two.world.inject(segment({.source_port = static_cast<uint16_t>(1 + i), .destination_port = 90, .sequence = {i},
+                              .flags = ip::TcpFlags::kSyn, .window = 1000}));
+    if (i % 100 == 0) two.world.run(two.world.now());
+  }
+  CHECK((c.stack->counters().cookies_sent > 55'000) == flood);
   REQUIRE(a.send(client, Bytes(data).subspan(10)) == 10);
   two.world.run_for(kSecond);
   CHECK(c.stack->counters().cookies_bad != 0);

@@ -34,10 +34,7 @@ uint32_t SynCookies::make(const Address& local, const Address& remote, const ip:
   const uint16_t asked = syn.options.mss != 0 ? syn.options.mss : (local.host.is_ipv4() ? uint16_t{536} : uint16_t{1220});
   uint32_t mss = 0;
   while (mss + 1 < kCookieMss.size() && kCookieMss[mss + 1] <= asked) ++mss;
-  if (sent_.empty()) sent_.resize(kSentMax);
   sent_at_ = now;
-  const uint32_t hash = flows_.hash(local, remote);
-  sent_[hash % kSentMax] = hash;
   return cookie_of(key_, local, remote, syn.sequence.value, now / kCookieTick, mss);
 }
 
@@ -58,11 +55,8 @@ SynCookies::Answer SynCookies::check(const Address& local, const Address& remote
   const uint64_t age = (now_tick - (cookie >> 3 & 31)) & 31;
   const bool right = age < kCookieTicks && cookie_of(key_, local, remote, segment.sequence.value - 1, now_tick - age, cookie & 7) == cookie;
   if (right) return Answer::first;
-  const uint32_t hash = flows_.hash(local, remote);
-  return sent_[hash % kSentMax] == hash ? Answer::later : Answer::none;
+  return has_recent(now) && now - sent_at_ <= kLate ? Answer::later : Answer::none;
 }
-
-void SynCookies::remove(const Address& local, const Address& remote) noexcept { sent_[flows_.hash(local, remote) % kSentMax] = 0; }
 
 ip::TcpView SynCookies::syn_of(const ip::TcpView& answer) noexcept {
   ip::TcpView syn;

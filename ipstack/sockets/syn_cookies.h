@@ -5,9 +5,7 @@
 // scale, one of SACK. They are not hashed, as a peer that forges them harms only its own connection. Without timestamps, neither is used.
 #pragma once
 
-#include <vector>
-
-#include "ipstack/sockets/flow_table.h"
+#include "ipstack/sockets/keyed_hash.h"
 #include "unet/base/time.h"
 #include "unet/wire/tcp.h"
 
@@ -15,11 +13,11 @@ namespace unet::sockets {
 
 class SynCookies {
  public:
-  // later: the peer was sent a cookie, but this is not the ACK that echoes it, which was lost or reordered. Drop it: a reset would end a
-  // good connection. A table of fixed size remembers such peers.
+  // first: the segment echoes a cookie. later: it does not, but its sender may have got one lately, and the ACK that echoes it was lost or
+  // reordered. Drop it: a reset would end a good connection.
   enum class Answer : uint8_t { none, later, first };
 
-  SynCookies(const HashKey& key, const FlowTable& flows) noexcept : key_(key), flows_(flows) {}
+  explicit SynCookies(const HashKey& key) noexcept : key_(key) {}
 
   // The initial sequence number of a SYN-ACK that is sent now.
   uint32_t make(const Address& local, const Address& remote, const ip::TcpView& syn, Nanoseconds now);
@@ -28,18 +26,15 @@ class SynCookies {
   // Whether cookies that were sent may still be answered.
   bool has_recent(Nanoseconds now) const noexcept;
   Answer check(const Address& local, const Address& remote, const ip::TcpView& segment, Nanoseconds now) const noexcept;
-  // Call when the cookie's connection exists.
-  void remove(const Address& local, const Address& remote) noexcept;
   // Reconstructs the peer's SYN from the ACK that answers a cookie.
   static ip::TcpView syn_of(const ip::TcpView& answer) noexcept;
 
  private:
-  static constexpr uint32_t kSentMax = 4096;
+  // A peer with a cookie sends the beginning of its data again within this time after its first ACK was lost.
+  static constexpr Nanoseconds kLate = 3 * kSecond;
 
   const HashKey& key_;
-  const FlowTable& flows_;      // for its keyed hash
-  Nanoseconds sent_at_ = 0;     // time of the last cookie; 0: none
-  std::vector<uint32_t> sent_;  // hash table of the flows that were sent a cookie; empty: none was sent yet
+  Nanoseconds sent_at_ = 0;  // time of the last cookie; 0: none
 };
 
 }  // namespace unet::sockets
