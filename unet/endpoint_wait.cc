@@ -18,8 +18,8 @@ constexpr Nanoseconds kYieldTaken = 3 * kMicrosecond;
 
 }  // namespace
 
-// Whether there is a message, request, event, answer to a connect, or a request to show its sockets. Processes packets of the service first:
-// a caller that waits for room, and takes no messages, must learn that its channel has ended.
+// Whether there is a message, request, event, answer to a connect, or a request to show its sockets. Processes packets of the service
+// first: a caller that waits for room, and takes no messages, must learn that its channel has ended.
 bool Endpoint::something() noexcept {
   if (connection_->event_count() != last_events_ || (!connection_->alive() && !ni_lost_)) process_events();
   return has_message() || answer_due_ || !requests_.empty() || !events_.empty() || sockets_asked();
