@@ -46,13 +46,11 @@ Sequence Flow::begin(bool request, uint32_t bytes) noexcept {
   return sequence;
 }
 
-std::optional<Sequence> Flow::next_to_send() const noexcept {
-  if (lost_ != 0) {
-    for (Sequence each = una_; each != new_; ++each) {
-      if (slot(each).fate == Fate::lost) return each;
-    }
-  }
-  return new_ != next_ ? std::optional(new_) : std::nullopt;
+Sequence Flow::next_to_send() const noexcept {
+  if (lost_ == 0) return new_;
+  Sequence each = una_;
+  while (slot(each).fate != Fate::lost) ++each;
+  return each;
 }
 
 void Flow::fill(HeaderFields& fields, uint32_t handled, Nanoseconds now) noexcept {
@@ -127,9 +125,9 @@ std::optional<Flow::Transmit> Flow::poll_transmit(Nanoseconds now) noexcept {
     reset_to_ = 0;
     return transmit;
   }
-  if (const std::optional<Sequence> sequence = next_to_send(); sequence && (insist_ || congestion_.may_send(in_flight_, now))) {
+  if (has_to_send() && (insist_ || congestion_.may_send(in_flight_, now))) {
     insist_ = false;
-    return transmit_packet(*sequence, now);
+    return transmit_packet(next_to_send(), now);
   }
   if (probe_now_) {
     probe_now_ = false;

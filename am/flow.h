@@ -185,7 +185,8 @@ class Flow {
   void end_recovery() noexcept;
   void lose(Sequence sequence) noexcept;
   Nanoseconds timeout() const noexcept;
-  std::optional<Sequence> next_to_send() const noexcept;
+  bool has_to_send() const noexcept { return lost_ != 0 || new_ != next_; }
+  Sequence next_to_send() const noexcept;  // call this only if has_to_send()
   bool ack_due(Nanoseconds now) noexcept;
   Transmit transmit_packet(Sequence sequence, Nanoseconds now) noexcept;
   Transmit transmit_control(Kind kind, Nanoseconds now) noexcept;

@@ -51,13 +51,16 @@ inline void spin_pause() noexcept {
 // Converts cycles() to Nanoseconds: create one per thread, outside the data path.
 class Clock {
  public:
-  Clock() noexcept : nanoseconds_per_cycle_(1e9 / cycles_per_second()), start_(cycles()) {}
+  Clock() noexcept : scale_(static_cast<uint64_t>(1e9 / cycles_per_second() * kUnit)), start_(cycles()) {}
   Nanoseconds now() const noexcept {
-    return static_cast<Nanoseconds>(static_cast<double>(cycles() - start_) * nanoseconds_per_cycle_);
+    return static_cast<Nanoseconds>(static_cast<unsigned __int128>(cycles() - start_) * scale_ >> kScaleBits);
   }
 
  private:
-  double nanoseconds_per_cycle_;
+  static constexpr int kScaleBits = 32;
+  static constexpr double kUnit = uint64_t{1} << kScaleBits;
+
+  uint64_t scale_;  // nanoseconds per cycle, times kUnit
   uint64_t start_;
 };
 
