@@ -50,7 +50,11 @@ fi_ops_domain kOps = {
 Domain::Domain(NetworkInterface ni, const fi_info& info, void* context)
     : fid_domain{{FI_CLASS_DOMAIN, context, &kFidOps}, &kOps, &memory_registration}, ni_(std::move(ni)),
       lock_(info.domain_attr->threading != FI_THREAD_DOMAIN), regions_(info.domain_attr->mr_mode),
-      address_format_(info.addr_format == kStringFormat ? kStringFormat : kBinaryFormat) {}
+      address_format_(info.addr_format == kStringFormat ? kStringFormat : kBinaryFormat) {
+  const Locked held(lock_);
+  const fi_domain_attr& of = *info.domain_attr;
+  if (of.control_progress == FI_PROGRESS_AUTO || of.data_progress == FI_PROGRESS_AUTO) progress_thread_.start();
+}
 
 int open_domain(fid_fabric*, fi_info* info, fid_domain** domain, void* context) {
   if (info->domain_attr == nullptr) return -FI_EINVAL;

@@ -10,6 +10,7 @@
 #include "fabric/domain_lock.h"
 #include "fabric/memory_region.h"
 #include "fabric/network_interface.h"
+#include "fabric/progress_thread.h"
 
 namespace unet::fabric {
 
@@ -26,6 +27,7 @@ class Domain : public fid_domain {
   Context& context() noexcept { return ni_.context; }
   const std::string& host() const noexcept { return ni_.host; }
   MemoryRegions& regions() noexcept { return regions_; }
+  ProgressThread& progress_thread() noexcept { return progress_thread_; }
   // The form of addresses that the program exchanges: kBinaryFormat or kStringFormat.
   uint32_t address_format() const noexcept { return address_format_; }
 
@@ -46,6 +48,7 @@ class Domain : public fid_domain {
   const uint32_t address_format_;
   std::vector<Endpoint*> endpoints_;
   std::atomic<uint32_t> objects_{0};
+  ProgressThread progress_thread_{*this};
 };
 
 }  // namespace unet::fabric

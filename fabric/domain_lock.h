@@ -7,7 +7,7 @@ namespace unet::fabric {
 
 class DomainLock {
  public:
-  // With `needed` false (FI_THREAD_DOMAIN) the program serializes its calls, and the lock costs nothing.
+  // With `needed` false (FI_THREAD_DOMAIN) the program serializes its calls, and the lock costs nothing until need().
   explicit DomainLock(bool needed) noexcept : needed_(needed) {}
   void lock() noexcept {
     if (needed_) mutex_.lock();
@@ -16,8 +16,15 @@ class DomainLock {
     if (needed_) mutex_.unlock();
   }
 
+  // Another thread will take the lock from now on. Call it with the lock: unlock() then releases what this has taken.
+  void need() noexcept {
+    if (needed_) return;
+    mutex_.lock();
+    needed_ = true;
+  }
+
  private:
-  const bool needed_;
+  bool needed_;
   std::mutex mutex_;
 };
 using Locked = std::lock_guard<DomainLock>;

@@ -111,8 +111,10 @@ Endpoint::Endpoint(Domain& domain, const fi_info& info, std::unique_ptr<am::Endp
 
 Endpoint::~Endpoint() {
   const Nanoseconds start = monotonic_now();
-  while (parts_ != nullptr && (!is_settled() || parts_->outgoing.has_copies()) && monotonic_now() - start < kLinger) progress();
-  if (parts_ != nullptr) messages_->flush(kLinger);
+  if (parts_ != nullptr && domain_.progress_thread().is_own_process()) {  // a child's copy ends without a word to the peers
+    while ((!is_settled() || parts_->outgoing.has_copies()) && monotonic_now() - start < kLinger) progress();
+    messages_->flush(kLinger);
+  }
   for (const Reports* const each :
        {&sends_, &receives_, &remote_.reads, &remote_.writes, &remote_.peer_reads, &remote_.peer_writes}) {
     if (each->queue != nullptr) each->queue->waiter().remove(*this);
@@ -238,6 +240,12 @@ void Endpoint::settle() {
   }
   parts_->outbox.progress();
   parts_->outgoing.progress();
+}
+
+bool Endpoint::is_left_alone() noexcept {
+  const uint32_t polls = parts_ != nullptr ? parts_->peers.polls() : 0;
+  const bool has_room = receives_.queue == nullptr || receives_.queue->has_room();
+  return std::exchange(polls_seen_, polls) == polls && has_room;
 }
 
 bool Endpoint::arm(Nanoseconds& limit) {

@@ -91,6 +91,8 @@ class Endpoint : public fid_ep {
     if (__builtin_expect(parts_->peers.has_work() || parts_->outgoing.has_work() || !parts_->outbox.empty(), 0)) settle();
     return arrived;
   }
+  // Whether the program has not polled the endpoint since the last call. Not with a full completion queue: arrivals wait as well.
+  bool is_left_alone() noexcept;
   // See am::Endpoint::arm().
   bool arm(Nanoseconds& limit);
   // Returns the descriptor, or a negative error.
@@ -130,6 +132,7 @@ class Endpoint : public fid_ep {
   AddressVector* vector_ = nullptr;
   Reports sends_, receives_;
   RemoteMemory::Queues remote_;
+  uint32_t polls_seen_ = 0;  // by is_left_alone()
   std::unique_ptr<Parts> parts_;
 };
 

@@ -315,6 +315,30 @@ TEST_CASE("a peer that closes before it is greeted fails the send") {
   REQUIRE(sent < 0);
 }
 
+TEST_CASE("a child of fork() closes its copies of what the parent goes on to use") {
+  Pair pair([](fi_info& hints) { hints.domain_attr->data_progress = FI_PROGRESS_AUTO; });
+  for (int i = 0; i < 10; ++i) {
+    send(pair, "x", 1);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(30);
+      pair.a.close_endpoint();
+      pair.b.close_endpoint();
+      for (const Side* each : {&pair.a, &pair.b}) {
+        if (fi_close(&each->queue->fid) != 0 || fi_close(&each->vector->fid) != 0 || fi_close(&each->domain->fid) != 0) ::_exit(1);
+      }
+      ::_exit(0);
+    }
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(status == 0);
+    char byte = 0;
+    REQUIRE(fi_trecv(pair.b.endpoint, &byte, 1, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr) == 0);
+    REQUIRE(pair.next(pair.b).len == 1);
+    pair.next(pair.a);
+  }
+}
+
 TEST_CASE("a reader that sleeps is woken by a message") {
   TestNi ni;
   const fi_cq_attr waiting{.size = 0, .flags = 0, .format = FI_CQ_FORMAT_CONTEXT, .wait_obj = FI_WAIT_FD};

@@ -81,8 +81,8 @@ class Judge {
     require(of.auth_key_size == 0, "ep_attr->auth_key");
   }
   void domain(const fi_domain_attr& of) noexcept {
-    may_be(of.control_progress, FI_PROGRESS_MANUAL, FI_PROGRESS_MANUAL, "domain_attr->control_progress");
-    may_be(of.data_progress, FI_PROGRESS_MANUAL, FI_PROGRESS_MANUAL, "domain_attr->data_progress");
+    may_be(of.control_progress, FI_PROGRESS_MANUAL, FI_PROGRESS_AUTO, "domain_attr->control_progress");
+    may_be(of.data_progress, FI_PROGRESS_MANUAL, FI_PROGRESS_AUTO, "domain_attr->data_progress");
     may_be(of.av_type, FI_AV_MAP, FI_AV_TABLE, "domain_attr->av_type");
     may(of.caps, kReach, "domain_attr->caps");
     at_most(of.mr_key_size, sizeof(uint64_t), "domain_attr->mr_key_size");
@@ -214,7 +214,8 @@ void fill(fi_info& info, uint32_t version, const fi_info* hints, const std::stri
   fi_domain_attr& to = *info.domain_attr;
   to.name = ::strdup(host.c_str());
   to.threading = or_else(domain.threading, FI_THREAD_SAFE);
-  to.control_progress = to.data_progress = FI_PROGRESS_MANUAL;
+  to.control_progress = or_else(domain.control_progress, FI_PROGRESS_MANUAL);
+  to.data_progress = or_else(domain.data_progress, FI_PROGRESS_MANUAL);
   to.resource_mgmt = FI_RM_ENABLED;
   to.av_type = domain.av_type;
   to.mr_mode = mr_mode_of(version, hints);

@@ -31,7 +31,7 @@ TEST_CASE("hints are met, or refused with -FI_ENODATA") {
       {"a larger inject", false, [](fi_info& h) { h.tx_attr->inject_size = kEagerMax + 1; }},
       {"the largest message", true, [](fi_info& h) { h.ep_attr->max_msg_size = kMessageMax; }},
       {"a larger message", false, [](fi_info& h) { h.ep_attr->max_msg_size = kMessageMax + 1; }},
-      {"progress by itself", false, [](fi_info& h) { h.domain_attr->data_progress = FI_PROGRESS_AUTO; }},
+      {"progress by itself", true, [](fi_info& h) { h.domain_attr->data_progress = FI_PROGRESS_AUTO; }},
       {"several contexts", false, [](fi_info& h) { h.ep_attr->tx_ctx_cnt = 2; }},
       {"too many queues", false, [](fi_info& h) { h.domain_attr->cq_cnt = 1 << 20; }},
       {"socket addresses", false, [](fi_info& h) { h.addr_format = FI_SOCKADDR_IN; }},

@@ -122,7 +122,14 @@ int Peers::open(Peer& peer) {
   return -FI_EAGAIN;
 }
 
+// A wire loses frames also while the program does not poll.
+void Peers::look_where(Peer& peer) {
+  peer.over_wire = !endpoint_.is_local(peer.index);
+  if (peer.over_wire) vector_.domain().progress_thread().start();
+}
+
 void Peers::greet(Peer& peer) {
+  look_where(peer);
   const Identity identity = identity_.identity();
   if (endpoint_.request_now(peer.index, Handlers::kHello, as_bytes(&identity, sizeof identity), std::array{kProtocolVersion}) ==
       am::Outcome::sent) {
@@ -162,7 +169,6 @@ void Peers::on_welcome(am::Token& token, void* context) {
   const Greeting greeting = greeting_of(token);
   switch (greeting.answer) {
     case Answer::accepted:
-      peer->over_wire = !peers.endpoint_.is_local(index);
       if (!peer->over_wire) peer->memory.find(greeting.identity, token.source_process());
       peers.set_state(*peer, Peer::State::open);
       return;
@@ -216,7 +222,7 @@ void Peers::settle(const Accepted& accepted) {
   by_source_.erase(accepted.source);
   if (!mapped) return fail(peer, 0);
   peer.error = 0;
-  peer.over_wire = !endpoint_.is_local(peer.index);
+  look_where(peer);
   if (!peer.over_wire) peer.memory.find(accepted.identity, accepted.process);
   set_state(peer, Peer::State::open);
 }

@@ -75,7 +75,8 @@ class Peers {
   int open(Peer& peer);
 
   // Called after each poll of the endpoint. Returns the peers that are lost; their operations have failed.
-  bool has_work() noexcept { return unsettled_ != 0 || !accepted_.empty() || ++looks_ % kLookEvery == 0; }
+  bool has_work() noexcept { return ++polls_ % kLookEvery == 0 || unsettled_ != 0 || !accepted_.empty(); }
+  uint32_t polls() const noexcept { return polls_; }
   std::vector<Peer*> progress();
   bool is_opening() const noexcept { return unsettled_ != 0 || !accepted_.empty(); }
   // A message to this translation has come back.
@@ -95,6 +96,7 @@ class Peers {
   static void on_hello(am::Token& token, void* peers);
   static void on_welcome(am::Token& token, void* peers);
   Answer answer(Peer* peer, uint32_t version) const noexcept;
+  void look_where(Peer& peer);
   void greet(Peer& peer);
   void settle(Peer& peer);
   void settle(const Accepted& accepted);
@@ -114,7 +116,7 @@ class Peers {
   std::vector<Accepted> accepted_;     // channels of peers, of which the endpoint needs translations
   std::vector<am::Index> free_;
   uint32_t unsettled_ = 0;             // peers in states between closed and open
-  uint32_t looks_ = 0;
+  uint32_t polls_ = 0;
 };
 
 }  // namespace unet::fabric

@@ -58,6 +58,28 @@ TEST_CASE("writes and reads of all sizes, also by an endpoint to itself") {
   }
 }
 
+TEST_CASE("with automatic progress a peer reaches memory of a program that does nothing") {
+  const fi_threading threading = GENERATE(FI_THREAD_SAFE, FI_THREAD_DOMAIN);
+  Pair pair([&](fi_info& hints) {
+    hints.domain_attr->data_progress = FI_PROGRESS_AUTO;
+    hints.domain_attr->threading = threading;
+  });
+  std::string memory(100'000, '-');
+  const Region region(pair.b, memory.data(), memory.size());
+  const std::string text = text_of(memory.size());
+  for (const size_t size : {size_t{8}, text.size()}) {
+    ssize_t written = 0;
+    const Nanoseconds end = monotonic_now() + 60 * kSecond;
+    while ((written = fi_write(pair.a.endpoint, text.data(), size, nullptr, pair.to_b, 0, 42, nullptr)) == -FI_EAGAIN) {
+      REQUIRE(monotonic_now() < end);
+    }
+    REQUIRE(written == 0);
+    fi_cq_tagged_entry entry{};
+    while (fi_cq_read(pair.a.queue, &entry, 1) != 1) REQUIRE(monotonic_now() < end);
+    REQUIRE(memory.substr(0, size) == text.substr(0, size));
+  }
+}
+
 TEST_CASE("several pieces without bytes are a write") {
   Pair pair;
   char byte = 0;

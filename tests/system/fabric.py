@@ -116,6 +116,13 @@ def test_pingpong_over_a_wire():
         pingpong(alpha, "-m", "tagged", client_env=beta)
 
 
+def test_pingpong_over_an_impaired_wire():
+    need("fi_pingpong")
+    with two_hosts(IMPAIRED) as (alpha, beta):
+        for mode in ("msg", "tagged"):
+            pingpong(alpha, "-m", mode, "-S", "4096", client_env=beta)
+
+
 def mpi_over_a_wire(prefix):
     need_mpi()
     with two_hosts(prefix) as (alpha, _):
