@@ -200,12 +200,13 @@ void Endpoint::set_least_room(size_t bytes) noexcept {
 
 // ---- calls of the program
 
-// Opens the channel, or makes room; then tries again.
+// Makes room and tries again; or opens the channel, and sends when that is open.
 ssize_t Endpoint::send_later(Peer& peer, SendCall& call) {
   progress();
-  if (const int opened = parts_->peers.open(peer); opened != 0) return opened;
   call.peer = &peer;
-  return parts_->sender.send(call);
+  if (peer.takes_sends) return parts_->sender.send(call);
+  if (const int opened = parts_->peers.open(peer); opened != 0 && opened != -FI_EAGAIN) return opened;
+  return parts_->sender.queue(call);
 }
 
 ssize_t Endpoint::receive(fi_addr_t from, ReceiveCall call) {
@@ -229,16 +230,16 @@ ssize_t Endpoint::cancel(const void* context) {
 
 // ---- progress
 
-bool Endpoint::is_settled() const noexcept { return !parts_->outgoing.has_work() && parts_->outbox.empty(); }
-
 void Endpoint::settle() {
-  for (const Peer* const lost : parts_->peers.progress()) {
+  for (Peer* const lost : parts_->peers.progress()) {
     parts_->outgoing.fail_all(*lost, FI_ECONNRESET);
     parts_->incoming.fail_all(*lost, FI_ECONNRESET);
     parts_->receiver.fail_all(*lost, FI_ECONNRESET);
     parts_->outbox.drop(*lost);
+    parts_->sender.drop(*lost);
   }
   parts_->outbox.progress();
+  parts_->sender.progress();
   parts_->outgoing.progress();
 }
 

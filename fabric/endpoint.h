@@ -56,7 +56,7 @@ class Endpoint : public fid_ep {
   ssize_t send(fi_addr_t to, SendCall call) {
     Peer* const peer = __builtin_expect(parts_ != nullptr, 1) ? parts_->peers.get(to) : nullptr;
     if (__builtin_expect(peer == nullptr, 0)) return -FI_EINVAL;
-    if (__builtin_expect(peer->state == Peer::State::open, 1)) {
+    if (__builtin_expect(peer->takes_sends, 1)) {
       call.peer = peer;
       if (const ssize_t sent = parts_->sender.send(call); __builtin_expect(sent != -FI_EAGAIN, 1)) return sent;
     }
@@ -88,7 +88,7 @@ class Endpoint : public fid_ep {
   uint32_t progress() {
     if (__builtin_expect(parts_ == nullptr, 0)) return 0;
     const uint32_t arrived = messages_->poll();
-    if (__builtin_expect(parts_->peers.has_work() || parts_->outgoing.has_work() || !parts_->outbox.empty(), 0)) settle();
+    if (__builtin_expect(parts_->peers.has_work() || !is_settled(), 0)) settle();
     return arrived;
   }
   // Whether the program has not polled the endpoint since the last call. Not with a full completion queue: arrivals wait as well.
@@ -120,7 +120,7 @@ class Endpoint : public fid_ep {
   int bind_counter(Counter& counter, uint64_t flags);
   ssize_t send_later(Peer& peer, SendCall& call);
   void settle();
-  bool is_settled() const noexcept;
+  bool is_settled() const noexcept { return !parts_->outgoing.has_work() && parts_->outbox.empty() && parts_->sender.empty(); }
 
   Domain& domain_;
   std::unique_ptr<am::Endpoint> messages_;

@@ -31,6 +31,8 @@ struct Peer {
   std::string full;                      // NAME@HOST, in the order of which channels are chosen
   fi_addr_t number = FI_ADDR_NOTAVAIL;   // as completions tell it
   State state = State::closed;
+  bool is_queued = false;                // sends wait for the channel in Sender's queue
+  bool takes_sends = false;              // the channel is open, and nothing is queued
   bool is_self = false;
   bool is_slow = false;                  // it has no room for early bytes: send by rendezvous
   bool told_slow = false;                // we have told the peer so
@@ -42,6 +44,15 @@ struct Peer {
   uint64_t early_bytes = 0;              // of unexpected messages that we store
   uint32_t transfers = 0;                // in pieces, that the peer has asked for
   PeerMemory memory;
+
+  void set_state(State to) noexcept {
+    state = to;
+    takes_sends = to == State::open && !is_queued;
+  }
+  void set_queued(bool queued) noexcept {
+    is_queued = queued;
+    set_state(state);
+  }
 };
 
 class Peers {

@@ -10,6 +10,8 @@
 namespace unet::fabric {
 namespace {
 
+constexpr size_t kQueuedMax = 64;  // sends that wait for one peer
+
 void put_wide(uint32_t*& to, uint64_t value) noexcept {
   std::memcpy(to, &value, sizeof value);
   to += 2;
@@ -49,6 +51,39 @@ ssize_t Sender::send(const SendCall& call) {
   if (length <= room && !answered) return send_line(call, length);
   if (length <= kEagerMax && !peer.is_slow) return send_eager(call, length, answered);
   return send_ready(call, length);
+}
+
+ssize_t Sender::queue(const SendCall& call) {
+  std::deque<Queued>& queue = queues_[call.peer];
+  uint32_t token = 0;
+  const Outgoing::Operation* const operation =
+      queue.size() < kQueuedMax ? begin(call, (call.flags & FI_INJECT) != 0, token) : nullptr;
+  if (operation == nullptr) return -FI_EAGAIN;
+  queue.push_back({call, token});
+  queue.back().call.pieces = operation->buffer.pieces();
+  call.peer->set_queued(true);
+  return 0;
+}
+
+void Sender::progress() {
+  for (auto at = queues_.begin(); at != queues_.end();) {
+    auto& [peer, queue] = *at;
+    const int opened = peers_.open(*peer);
+    while (!queue.empty()) {
+      const ssize_t sent = opened == 0 ? send(queue.front().call) : opened;
+      if (sent == -FI_EAGAIN) break;
+      if (sent == 0) outgoing_.drop(queue.front().token);
+      if (sent != 0) outgoing_.end(queue.front().token, static_cast<int>(-sent));
+      queue.pop_front();
+    }
+    if (queue.empty()) peer->set_queued(false);
+    at = queue.empty() ? queues_.erase(at) : std::next(at);
+  }
+}
+
+void Sender::drop(Peer& peer) {
+  queues_.erase(&peer);
+  peer.set_queued(false);
 }
 
 inline ssize_t Sender::send_line(const SendCall& call, size_t length) {

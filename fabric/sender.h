@@ -3,6 +3,9 @@
 // Copies of a payload byte: one into the channel; none if the receiver reads it from our memory.
 #pragma once
 
+#include <deque>
+#include <map>
+
 #include "fabric/matching.h"
 #include "fabric/outgoing.h"
 #include "fabric/reports.h"
@@ -32,8 +35,19 @@ class Sender {
 
   // Returns 0, -FI_EAGAIN, or the error of a peer that cannot be reached. The channel to the peer is open.
   ssize_t send(const SendCall& call);
+  // Sends when the channel is open. The end of the operation tells if that fails. -FI_EAGAIN: too many sends wait for this peer.
+  ssize_t queue(const SendCall& call);
+  // Sends what waits.
+  void progress();
+  bool empty() const noexcept { return queues_.empty(); }
+  // Forgets what waits for a lost peer. Outgoing tells the ends.
+  void drop(Peer& peer);
 
  private:
+  struct Queued {
+    SendCall call;
+    uint32_t token;  // the operation that has the bytes
+  };
   static void on_slower(am::Token& token, void* sender);
 
   ssize_t send_line(const SendCall& call, size_t length);
@@ -49,6 +63,7 @@ class Sender {
   Outgoing& outgoing_;
   const Reports& reports_;
   Receiver* receiver_ = nullptr;
+  std::map<Peer*, std::deque<Queued>> queues_;
 };
 
 }  // namespace unet::fabric
