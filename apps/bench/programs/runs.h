@@ -6,13 +6,9 @@
 #include <vector>
 
 #include "apps/bench/programs/places.h"
+#include "apps/bench/programs/readings.h"
 
 namespace unet::bench {
-
-struct ProgramFigure {
-  std::string metric, unit;
-  double value = 0;
-};
 
 struct ProgramSetting {
   const ProgramPlace& place;
