@@ -3,6 +3,7 @@
 
 #include "apps/bench/benchmarks/methods.h"
 #include "apps/bench/paths/paths.h"
+#include "apps/bench/programs/mpi.h"
 #include "apps/bench/programs/programs.h"
 #include "apps/bench/programs/tasks.h"
 
@@ -31,6 +32,7 @@ Paths make_all_paths() {
   add_kernel_peers(paths);
   add_programs(paths);
   add_tasks(paths);
+  add_mpi_paths(paths);
   add_am_impaired(paths);
   add_unet_impaired(paths);
   add_incast(paths);
@@ -40,6 +42,7 @@ Paths make_all_paths() {
   add_kernel_impaired(paths);
   add_kernel_calls(paths);
   add_rivals(paths);
+  add_fabric_paths(paths);
   add_file_paths(paths);
   return paths;
 }

@@ -111,6 +111,31 @@ def files():
     require(found == ways, f"pipe: {found}{err}")
 
 
-for part in (calls, one_core, parts_and_scale, bindings_and_death, ports, techniques, files):
+def fabric():
+    """Each operation of libfabric by each provider, and MPI on ours and on its own transports."""
+    paths = ["fabric-unet", "fabric-shm", "fabric-tcp", "fabric-udp"]
+    rows, err = measured("fabric", "--size", "8,4K")
+    if "left out: not available: install" in err:
+        print("fabric: not tried")
+        return
+    for size, metrics in ((8, ["tagged", "rate", "fetch_add", "add_rate"]), (4096, ["tagged", "bandwidth", "put", "get"])):
+        found = [(row["path"], row["metric"]) for row in rows if row["size"] == size]
+        require(found == [(path, metric) for path in paths for metric in metrics], f"fabric: {size} B: {found}{err}")
+
+
+def mpi():
+    status, out, err = run("mpi", "--path", "mpi-unet,mpi-vader")
+    if "there is no MPI" in err:
+        print("mpi: not tried")
+        return
+    require(status == 0, f"mpi: {status}: {err}")
+    found = [(row["metric"], row["size"]) for row in json.loads(out) if row["path"] == "mpi-unet" and row["baseline"] == "mpi-vader"]
+    wanted = [("latency", 8), ("bandwidth", 4096), ("bandwidth", 65536), ("bandwidth", 1 << 20), ("rate", 8),
+              *((metric, size) for metric in ("allreduce", "allreduce_crowded") for size in (8, 1 << 20)),
+              *((kernel, 0) for kernel in ("mm", "ssort", "rsort", "cg"))]
+    require(found == wanted, f"mpi: {found}{err}")
+
+
+for part in (calls, one_core, parts_and_scale, bindings_and_death, ports, techniques, files, fabric, mpi):
     part()
     print(part.__name__, "ok", flush=True)

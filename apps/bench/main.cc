@@ -12,6 +12,7 @@
 #include "apps/bench/benchmarks/methods.h"
 #include "apps/bench/options.h"
 #include "apps/bench/programs/kernels.h"
+#include "apps/bench/programs/mpi.h"
 #include "apps/bench/programs/programs.h"
 #include "apps/bench/programs/tasks.h"
 #include "apps/bench/results/origin.h"
@@ -176,7 +177,9 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
     case Method::rpc: return measure_rpc(session, *job.benchmark, size, paths, options);
     case Method::restart: return measure_restart(session, *job.benchmark, size, paths, options);
     case Method::idle: return measure_idle(session, *job.benchmark, size, paths, options);
+    case Method::fabric: return measure_fabric(session, *job.benchmark, size, paths, options);
     case Method::programs:
+    case Method::mpi:
     case Method::tasks: break;
   }
   return fail(Errc::invalid_argument, "no such method");
@@ -241,7 +244,10 @@ std::vector<PathInfo> program_paths(const Benchmark& benchmark, const Options& o
   for (const auto& path : all) {
     const PathInfo& info = path->info();
     const bool is_baseline = std::any_of(all.begin(), all.end(), [&](const auto& other) {
-      return takes_part(benchmark, *other) && is_chosen(other->info()) && other->info().baseline == info.name;
+      const PathInfo& of = other->info();
+      const auto& more = of.more_baselines;
+      return takes_part(benchmark, *other) && is_chosen(of) &&
+             (of.baseline == info.name || std::find(more.begin(), more.end(), info.name) != more.end());
     });
     if (takes_part(benchmark, *path) && (is_chosen(info) || is_baseline)) paths.push_back(info);
   }
@@ -251,12 +257,14 @@ std::vector<PathInfo> program_paths(const Benchmark& benchmark, const Options& o
 // Measures programs that need the cores for themselves.
 Result<std::vector<Record>> run_programs(const Job& job, CorePair cores, const Options& options) {
   const Benchmark& benchmark = *job.benchmark;
-  const bool tasks = benchmark.method == Method::tasks;
+  const bool tasks = benchmark.method == Method::tasks, mpi = benchmark.method == Method::mpi;
   const std::vector<PathInfo> paths = program_paths(benchmark, options);
   if (paths.empty()) return none_takes_part(benchmark, options);
-  if (options.json != "-" && !tasks) std::printf("A client on core %d, a server on core %d.\n\n", cores.a, cores.b);
+  if (options.json != "-" && !tasks && !mpi) std::printf("A client on core %d, a server on core %d.\n\n", cores.a, cores.b);
   const MeasureOptions how{options.seconds, options.repeat, options.command};
-  auto records = tasks ? measure_tasks(benchmark, paths, job.sizes, how) : measure_programs(benchmark, paths, cores, how);
+  auto records = tasks ? measure_tasks(benchmark, paths, job.sizes, how)
+                 : mpi ? measure_mpi(benchmark, paths, cores, how)
+                       : measure_programs(benchmark, paths, cores, how);
   if (!records || options.json == "-") return records;
   std::printf("%s\n", to_tables(*records, options.table).c_str());
   std::vector<std::vector<std::string>> rows{{"path", "set to"}};

@@ -470,6 +470,35 @@ std::vector<Benchmark> message_benchmarks() {
        .unit = "ns",
        .limit = "limit-pingpong",
        .more_limits = {"limit-miss", "limit-get", "limit-put"}},
+      {.name = "fabric",
+       .method = Method::fabric,
+       .workload = Workload::rtt,
+       .own_paths = true,
+       .what = "operations of libfabric by our provider, and by those of libfabric, over the limit of their kind",
+       .detail =
+           "Two endpoints of type FI_EP_RDM, each in a process that polls. tagged: a message there and back, up to 64 KiB; over\n"
+           "limit-pingpong up to 64 B, over limit-echo above. At 8 B: rate: messages, of which 64 are under way;\n"
+           "fetch_add: an atomic operation and its result; add_rate: atomic operations without results, of which 64 are under way;\n"
+           "rates in a cache-line round trip. From 4 KiB on: bandwidth: a stream into buffers that wait for it, over limit-memcpy;\n"
+           "put, get: at consecutive offsets of 4 MiB, eight under way, over memcpy (limit-put, limit-get).",
+       .metric = "tagged",
+       .unit = "ns",
+       .sizes = {8, 64, 4096, 65536, 1048576},
+       .size_max = kSizeMax,
+       .limit = "limit-pingpong",
+       .large_limit = "limit-echo",
+       .more_limits = {"limit-memcpy", "limit-put", "limit-get"}},
+      {.name = "mpi",
+       .method = Method::mpi,
+       .own_paths = true,
+       .what = "Open MPI over our provider of libfabric, and over its own transports",
+       .detail =
+           "mpirun starts two ranks, each on its core, on every path in turn, and eight ranks that share both cores. latency: half a\n"
+           "round trip of 8 B. bandwidth, rate: 64 messages under way. allreduce: of doubles; allreduce_crowded: by eight ranks. mm,\n"
+           "ssort, rsort, cg: the kernels by MPI with two ranks (apps/kernels/mpi). Ratio: over vader in the same repetition; ours has\n"
+           "another record over UCX. --seconds is for each figure.",
+       .metric = "latency",
+       .unit = "as each figure says"},
       {.name = "fibers",
        .method = Method::fibers,
        .workload = Workload::fibers,

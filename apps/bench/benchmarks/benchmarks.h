@@ -31,6 +31,8 @@ enum class Method : uint8_t {
   techniques, // slices without one technique, beside slices with it
   restart,    // traffic while the network interface is replaced
   programs,   // programs of others, each for seconds, without a session (programs/programs.h)
+  mpi,        // jobs of MPI on several transports, without a session (programs/mpi.h)
+  fabric,     // slices of each operation of libfabric, beside its own limit
   tasks,      // tasks on many hosts, without a session (programs/tasks.h)
   many,       // a pair beside connections that stay and say nothing
 };
@@ -57,7 +59,7 @@ struct Benchmark {
   static constexpr uint32_t kSmallMax = 64;
   const std::string& limit_path(uint32_t size) const { return size <= kSmallMax || large_limit.empty() ? limit : large_limit; }
   // Whether the two processes of a session measure it.
-  bool has_session() const { return method != Method::programs && method != Method::tasks; }
+  bool has_session() const { return method != Method::programs && method != Method::tasks && method != Method::mpi; }
   // Whether it measures sockets; whether it measures paths that stand above another, beside which each is measured.
   bool of_sockets() const { return needs.has(Ability::tcp) || needs.has(Ability::udp); }
   bool layers() const { return needs.has(Ability::layer); }

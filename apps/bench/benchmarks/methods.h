@@ -14,6 +14,8 @@ Records measure_emulated(Session&, const Benchmark&, uint32_t size, const PathIn
 Records measure_endpoints(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // A well-behaved pair alone, beside each kind of hostile client, and beside its control.
 Records measure_fairness(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
+// Each operation of libfabric by each provider, beside the limit of its own kind.
+Records measure_fabric(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // Each operation of fibers and of kernel threads, beside a procedure call.
 Records measure_fibers(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 // Processor time while nothing happens.

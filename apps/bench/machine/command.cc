@@ -114,4 +114,14 @@ Result<std::string> run_command(const std::vector<std::string>& arguments) {
   return fail(Errc::unavailable, "'" + joined(arguments) + "' failed: " + (text.empty() ? "no output" : text));
 }
 
+std::vector<std::string> provider_environment(const std::string& ni) {
+  std::vector<std::string> environment{"UNET_NI=" + ni};
+  const std::string provider = find_program("../fabric", "libunet-fi.so");  // an installed one is found by libfabric itself
+  const size_t end = provider.rfind('/');
+  if (end != std::string::npos && std::getenv("FI_PROVIDER_PATH") == nullptr) {
+    environment.push_back("FI_PROVIDER_PATH=" + provider.substr(0, end));
+  }
+  return environment;
+}
+
 }  // namespace unet::bench

@@ -18,4 +18,7 @@ std::string path_of(const std::string& name);
 // Runs arguments[0] from PATH and returns its stdout; when it fails, an error with the command and its output.
 Result<std::string> run_command(const std::vector<std::string>& arguments);
 
+// The variables, as "NAME=VALUE", by which programs of libfabric find our provider and this network interface.
+std::vector<std::string> provider_environment(const std::string& ni);
+
 }  // namespace unet::bench

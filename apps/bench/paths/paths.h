@@ -30,6 +30,7 @@ void add_kernel_datagrams(Paths& paths);
 void add_kernel_impaired(Paths& paths);
 void add_kernel_calls(Paths& paths);
 void add_rivals(Paths& paths);
+void add_fabric_paths(Paths& paths);
 void add_file_paths(Paths& paths);
 void add_techniques(Paths& paths);
 

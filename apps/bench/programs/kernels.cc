@@ -11,13 +11,12 @@
 #include <thread>
 #include <tuple>
 
-#include <nlohmann/json.hpp>
-
 #include "am/splitc/launcher.h"
 #include "apps/bench/machine/command.h"
 #include "apps/bench/machine/daemon.h"
 #include "apps/bench/machine/end_signals.h"
 #include "apps/bench/programs/mpirun_command.h"
+#include "apps/bench/programs/output.h"
 
 namespace unet::bench {
 
@@ -71,18 +70,6 @@ const std::vector<Kernel>& all_kernels() {
   return kernels;
 }
 
-// The slowest rank's seconds, of the records among what a kernel has printed.
-Result<double> seconds_of(const std::string& text) {
-  const size_t begin = text.find("[\n");
-  const nlohmann::json records = nlohmann::json::parse(begin == std::string::npos ? "" : text.substr(begin), nullptr, false);
-  double slowest = 0;
-  if (records.is_array()) {
-    for (const nlohmann::json& record : records) slowest = std::max(slowest, record.value("seconds", 0.0));
-  }
-  if (slowest <= 0) return fail(Errc::protocol, "the kernel said no time: " + text);
-  return slowest;
-}
-
 class Jobs {
  public:
   explicit Jobs(CorePair cores) : cores_(cores) {}
@@ -98,7 +85,7 @@ class Jobs {
     if (!command) return tl::unexpected(command.error());
     auto said = run_command(*command);
     if (!said) return tl::unexpected(said.error());
-    return seconds_of(*said);
+    return parse_kernel(*said);
   }
 
  private:
@@ -146,7 +133,7 @@ class Jobs {
     std::vector<std::thread> threads;
     for (uint32_t i = 0; i < copies; ++i) {
       threads.emplace_back([&, i] {
-        seconds[i] = serial(kernel, i % 2 == 0 ? cores_.a : cores_.b).and_then(run_command).and_then(seconds_of);
+        seconds[i] = serial(kernel, i % 2 == 0 ? cores_.a : cores_.b).and_then(run_command).and_then(parse_kernel);
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <vector>
 
 namespace unet::bench {
@@ -120,6 +121,30 @@ Result<Answered> parse_pgbench(const std::string& text) {
   if (!whole) return not_understood("pgbench", text);
   if (answered.count <= 0 || failed > 0) return fail(Errc::protocol, "pgbench was not served well: " + text);
   return answered;
+}
+
+Result<std::vector<ProgramFigure>> parse_mpi(const std::string& text) {
+  std::vector<ProgramFigure> figures;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    ProgramFigure figure;
+    std::string more;
+    if (words >> figure.metric >> figure.size >> figure.unit >> figure.value && !(words >> more)) figures.push_back(std::move(figure));
+  }
+  if (figures.empty()) return not_understood("bench_mpi", text);
+  return figures;
+}
+
+Result<double> parse_kernel(const std::string& text) {
+  const size_t begin = text.find("[\n");
+  const nlohmann::json records = nlohmann::json::parse(begin == std::string::npos ? "" : text.substr(begin), nullptr, false);
+  double slowest = 0;
+  if (records.is_array()) {
+    for (const nlohmann::json& record : records) slowest = std::max(slowest, record.value("seconds", 0.0));
+  }
+  if (slowest <= 0) return fail(Errc::protocol, "the kernel said no time: " + text);
+  return slowest;
 }
 
 }  // namespace unet::bench

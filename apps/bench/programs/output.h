@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "apps/bench/programs/readings.h"
 #include "unet/base/result.h"
 
 namespace unet::bench {
@@ -28,5 +30,9 @@ Result<Answered> parse_redis_benchmark(const std::string& text, const std::strin
 Result<Answered> parse_wrk(const std::string& text);
 // Without times.
 Result<Answered> parse_pgbench(const std::string& text);
+// The lines "METRIC BYTES UNIT VALUE" of bench_mpi.
+Result<std::vector<ProgramFigure>> parse_mpi(const std::string& text);
+// The seconds of the slowest rank, of the records that a kernel printed (--json -).
+Result<double> parse_kernel(const std::string& text);
 
 }  // namespace unet::bench

@@ -127,4 +127,20 @@ TEST_CASE("program text: pgbench") {
   CHECK(parse_pgbench("pgbench: error: connection to server failed").error().code == Errc::protocol);
 }
 
+TEST_CASE("program text: bench_mpi, with other lines before its own") {
+  const auto figures = parse_mpi("a warning of mpirun\nlatency 8 ns 340.5\nbandwidth 4096 GB/s 2.25\n");
+  REQUIRE(figures);
+  REQUIRE(figures->size() == 2);
+  CHECK((*figures)[0].metric == "latency");
+  CHECK((*figures)[0].unit == "ns");
+  CHECK((*figures)[0].value == 340.5);
+  CHECK((*figures)[1].size == 4096);
+  CHECK(!parse_mpi("mpirun was unable to start\n"));
+}
+
+TEST_CASE("program text: a kernel takes as long as its slowest rank") {
+  CHECK(parse_kernel("text before\n[\n {\"seconds\": 0.5}, {\"seconds\": 0.75}\n]\n") == 0.75);
+  CHECK(!parse_kernel("[\n]\n"));
+}
+
 }  // namespace unet::bench::program_output_test

@@ -45,7 +45,8 @@ std::string row_name(const Record& record) {
   if (record.bench == "kernels") return record.metric + ", " + record.path;
   if (record.bench == "tasks") return record.path + ", " + record.metric;
   if (record.bench == "sockets") return record.metric;
-  if (record.bench == "rpc-scale" || record.bench == "ports") return record.path + ", " + record.metric;
+  if (record.bench == "mpi") return record.metric + (record.size != 0 ? ", " + format_size(record.size) : "");
+  if (record.bench == "rpc-scale" || record.bench == "ports" || record.bench == "fabric") return record.path + ", " + record.metric;
   if (record.bench == "many" || record.bench == "rpc-bindings") return record.path + ", " + std::to_string(record.size) + " idle";
   const size_t idle = record.metric.find("_idle");
   if (idle == std::string::npos) return record.path;
@@ -55,7 +56,7 @@ std::string row_name(const Record& record) {
 // A column is a size; of connections, which have none, a step; of fairness what is compared.
 std::string column_name(const Record& record) {
   if (record.bench == "am-incast") return record.metric.substr(0, record.metric.find('_')) + ", " + format_size(record.size);
-  if (record.bench == "sockets") return record.path;
+  if (record.bench == "sockets" || record.bench == "mpi") return record.path;
   if (record.bench == "kernels") return "P = " + std::to_string(record.size);
   if (record.bench == "tasks") return std::to_string(record.size) + " hosts";
   if (record.bench == "connections") return std::to_string(record.size) + " under way";
@@ -100,6 +101,7 @@ std::string compared_with(const Record& record) {
   if (record.baseline.rfind("limit-", 0) == 0) {
     return record.unit == "msg/s" ? "messages per round trip of " : "ratio to ";
   }
+  if (record.bench == "mpi") return record.baseline.empty() ? "" : "ratio to " + record.baseline;
   if (record.bench == "one-core" || record.bench == "rpc-scale") return "ratio to " + record.baseline;
   if (record.bench == "rpc") return record.baseline == "null" ? "ratio to the null call of the same path" : "ratio to " + record.baseline;
   if (record.bench == "ipc-techniques") return "ratio to the same with the technique: ";
@@ -156,7 +158,7 @@ std::string dropped_line(const std::vector<Record>& records) {
              " slices behind it: measure while the machine is quiet, or longer (--seconds).\n";
   }
   if (records.front().bench == "sockets" || records.front().bench == "restart" || records.front().bench == "kernels" ||
-      records.front().bench == "tasks") {
+      records.front().bench == "tasks" || records.front().bench == "mpi") {
     return advice;
   }
   return advice + "Of " + std::to_string(slices) + " slices " + std::to_string(dropped) +

@@ -1,0 +1,156 @@
+// mpi.cc - one mpirun after the other; the programs measure themselves (rivals/mpi.cc, apps/kernels/mpi).
+#include "apps/bench/programs/mpi.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+
+#include "apps/bench/machine/command.h"
+#include "apps/bench/machine/daemon.h"
+#include "apps/bench/machine/end_signals.h"
+#include "apps/bench/programs/mpirun_command.h"
+#include "apps/bench/programs/output.h"
+#include "apps/bench/programs/readings.h"
+
+namespace unet::bench {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr const char* kMpiUnet = "mpi-unet";
+constexpr uint32_t kPair = 2, kCrowd = 8;  // ranks
+
+struct Transport {
+  const char* path;
+  Kind kind;
+  const char* what;
+  Words settings;  // of Open MPI, without the prefix OMPI_MCA_
+  const char* baseline = "mpi-vader";
+  Words more_baselines = {};
+};
+const std::vector<Transport>& transports() {
+  static const std::vector<Transport> all = {
+      {.path = kMpiUnet,
+       .kind = Kind::ours,
+       .what = "Open MPI over our provider of libfabric",
+       .settings = {"pml=cm", "mtl=ofi", "mtl_ofi_provider_include=unet"},
+       .more_baselines = {"mpi-ucx"}},
+      {.path = "mpi-vader",
+       .kind = Kind::kernel,
+       .what = "Open MPI over shared memory",
+       .settings = {"pml=ob1", "btl=vader,self"},
+       .baseline = ""},
+      {.path = "mpi-ucx", .kind = Kind::kernel, .what = "Open MPI over UCX", .settings = {"pml=ucx"}},
+      {.path = "mpi-tcp", .kind = Kind::kernel, .what = "Open MPI over TCP on loopback", .settings = {"pml=ob1", "btl=tcp,self"}},
+  };
+  return all;
+}
+
+const Transport& transport_of(const std::string& path) {
+  return *std::find_if(transports().begin(), transports().end(), [&](const Transport& each) { return each.path == path; });
+}
+
+class MpiPath final : public Path {
+ public:
+  using Path::Path;
+  Outcome run(const Slice&, RunContext&) override { return {}; }
+};
+
+class MpiMeasurement {
+ public:
+  MpiMeasurement(const Benchmark& benchmark, const std::vector<PathInfo>& paths, CorePair cores, const MeasureOptions& options)
+      : paths_(paths), cores_(cores), options_(options), readings_(benchmark) {}
+
+  Result<std::vector<Record>> run() {
+    const std::string program = find_program("bench/rivals", "bench_mpi");
+    if (path_of("mpirun").empty() || access(program.c_str(), X_OK) != 0) {
+      return fail(Errc::unavailable, "there is no MPI: install openmpi-bin and libopenmpi-dev, and build again");
+    }
+    for (uint32_t repetition = 0; repetition < options_.repeat; ++repetition) {
+      std::fprintf(stderr, "unet-bench: repetition %u of %u\n", repetition + 1, options_.repeat);
+      for (const uint32_t ranks : {kPair, kCrowd}) {
+        each_path(repetition, ranks, {program, std::to_string(options_.seconds)}, [](const std::string& said) { return parse_mpi(said); });
+      }
+      for (const char* const kernel : {"mm", "ssort", "rsort", "cg"}) {
+        const Words command{find_program("kernels/mpi", std::string("mpi_") + kernel), "--no-verify", "--json", "-"};
+        each_path(repetition, kPair, command, [&](const std::string& said) -> Result<std::vector<ProgramFigure>> {
+          const auto seconds = parse_kernel(said);
+          if (!seconds) return tl::unexpected(seconds.error());
+          return std::vector{ProgramFigure{kernel, "ns", *seconds * 1e9}};
+        });
+      }
+      if (end_wanted()) return fail(Errc::disconnected, "interrupted");
+    }
+    if (readings_.empty()) return fail(Errc::unavailable, "nothing could be measured");
+    return readings_.records(paths_, options_);
+  }
+
+ private:
+  template <typename Parse>
+  void each_path(uint32_t repetition, uint32_t ranks, const Words& program, Parse parse) {
+    for (const PathInfo& path : paths_) {
+      if (end_wanted()) return;
+      const auto figures = start(path.name, ranks, program).and_then(parse);
+      if (!figures) readings_.leave_out(path.name, figures.error().text);
+      for (const ProgramFigure& figure : figures.value_or(std::vector<ProgramFigure>{})) readings_.add(figure, path.name, repetition);
+    }
+  }
+
+  Result<std::string> start(const std::string& path, uint32_t ranks, const Words& program) {
+    Words command{"env"};
+    for (const std::string& setting : transport_of(path).settings) command.push_back("OMPI_MCA_" + setting);
+    if (path == kMpiUnet) {
+      const auto environment = of_provider();
+      if (!environment) return tl::unexpected(environment.error());
+      command.insert(command.end(), environment->begin(), environment->end());
+    }
+    for (const std::string& word : mpirun_command(ranks, cores_, geteuid() == 0)) command.push_back(word);
+    command.insert(command.end(), program.begin(), program.end());
+    return run_command(command);
+  }
+
+  // The environment in which libfabric finds our provider, and that finds a unetd.
+  Result<Words> of_provider() {
+    if (!daemon_) {
+      auto daemon = Daemon::start(third_core(cores_).value_or(cores_.b));
+      if (!daemon) return tl::unexpected(daemon.error());
+      daemon_.emplace(std::move(*daemon));
+    }
+    return provider_environment(daemon_->ni());
+  }
+
+  const std::vector<PathInfo>& paths_;
+  const CorePair cores_;
+  const MeasureOptions& options_;
+  std::optional<Daemon> daemon_;
+  Readings readings_;
+};
+
+}  // namespace
+
+void add_mpi_paths(Paths& paths) {
+  for (const Transport& each : transports()) {
+    std::string setting = "a core for each of two ranks; eight ranks share both and yield";
+    for (const std::string& word : each.settings) setting += "; " + word;
+    paths.push_back(std::make_unique<MpiPath>(PathInfo{.name = each.path,
+                                                       .kind = each.kind,
+                                                       .what = each.what,
+                                                       .setting = std::move(setting),
+                                                       .only = {"mpi"},
+                                                       .baseline = each.baseline,
+                                                       .more_baselines = each.more_baselines}));
+  }
+}
+
+Result<std::vector<Record>> measure_mpi(const Benchmark& benchmark, const std::vector<PathInfo>& paths, CorePair cores,
+                                        const MeasureOptions& options) {
+  catch_end_signals();
+  return MpiMeasurement(benchmark, paths, cores, options).run();
+}
+
+}  // namespace unet::bench
