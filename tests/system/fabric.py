@@ -18,6 +18,9 @@ MPI_ENV = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 IMPAIRED = "faulty:loss=3%,duplicate=1%,reorder=2%,corrupt=1%,seed={} / "
 UNET_MPI = ["--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", "unet"]
 
+# Ranks take turns between two network interfaces.
+ALTERNATE = ["sh", "-c", 'UNET_NI=$NIS$((OMPI_COMM_WORLD_RANK % 2)) exec "$@"', "rank"]
+
 
 def need(program):
     if shutil.which(program) is None:
@@ -38,8 +41,13 @@ def two_hosts(prefix):
         for number, (host, role) in enumerate((("alpha", "server"), ("beta", "client"))):
             port = prefix.format(number + 1) + f"dpdk:net_memif0,socket={path}/memif,role={role}"
             stack.enter_context(Unetd(UNETD, "--socket", f"{path}/{number}", "--host", host, "--port", port, "--log", "warning"))
-        env = os.environ | MPI_ENV | {"FI_PROVIDER_PATH": PROVIDERS, "TMPDIR": path, "NIS": f"unix:{path}/"}
-        yield [env | {"UNET_NI": f"unix:{path}/{number}"} for number in range(2)]
+        yield environments(path)
+
+
+def environments(path):
+    """The environments of programs on two hosts, by the sockets `0` and `1` in this directory."""
+    env = os.environ | MPI_ENV | {"FI_PROVIDER_PATH": PROVIDERS, "TMPDIR": path, "NIS": f"unix:{path}/"}
+    return [env | {"UNET_NI": f"unix:{path}/{number}"} for number in range(2)]
 
 
 def free_port():
@@ -74,9 +82,16 @@ def need_mpi():
         raise daemon.Skipped("there is no MPI to build with")
 
 
-def mpi(env, ranks, wrapper=()):
-    status, out, err = run("mpirun", "-n", str(ranks), "--bind-to", "none", *UNET_MPI, *wrapper, MPI_PROGRAM, env=env)
-    require(status == 0 and out.strip() == "ok", f"{ranks} ranks: {status}: {out} {err}")
+def mpirun(env, ranks, *command, options=UNET_MPI):
+    """Runs a program on U-Net and returns its output."""
+    status, out, err = run("mpirun", "-n", str(ranks), "--bind-to", "none", *options, *command, env=env)
+    require(status == 0, f"{ranks} ranks of {command}: {status}: {out} {err}")
+    return out
+
+
+def mpi(env, ranks, *wrapper, program=(MPI_PROGRAM,), options=UNET_MPI):
+    out = mpirun(env, ranks, *wrapper, *program, options=options)
+    require(out.strip() == "ok", f"{ranks} ranks of {program}: {out}")
 
 
 def test_fi_info():
@@ -126,7 +141,7 @@ def test_pingpong_over_an_impaired_wire():
 def mpi_over_a_wire(prefix):
     need_mpi()
     with two_hosts(prefix) as (alpha, _):
-        mpi(alpha, 4, wrapper=["sh", "-c", 'UNET_NI=$NIS$((OMPI_COMM_WORLD_RANK % 2)) exec "$@"', "rank"])
+        mpi(alpha, 4, *ALTERNATE)
 
 
 def test_mpi_over_a_wire():
