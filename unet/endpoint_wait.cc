@@ -15,6 +15,13 @@ constexpr int kPollsPerLook = 16;               // polls for messages only, befo
 constexpr Nanoseconds kYieldAfter = 2 * kMicrosecond;
 constexpr Nanoseconds kYieldEvery = 5 * kMicrosecond;
 constexpr Nanoseconds kYieldTaken = 3 * kMicrosecond;
+// A peer on this core answers only when it gets the core, so a wait for it yields at once. After so many such waits one polls first: the
+// peer may have moved.
+constexpr uint32_t kHandOvers = 64;
+constexpr Nanoseconds kSwitched = kMicrosecond / 2;  // a yield that took as long let another thread run
+constexpr Nanoseconds kSoon = 20 * kMicrosecond;     // after so short a sleep we guess that the peer is on this core
+// Pause after a wrong guess, doubled each time: a yield may give the core to other programs for milliseconds.
+constexpr Nanoseconds kNoGuess = 50 * kMicrosecond, kNoGuessMax = kSecond;
 
 }  // namespace
 
@@ -35,20 +42,32 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, ChannelS
   Nanoseconds waited = 0;
   Nanoseconds next_yield = kYieldAfter;
   bool flushed = false;
+  bool hands_over = hand_overs_ != 0 && timeout != 0 && !refused && !own_.embedded();
   do {
     if (own_.embedded()) own_.embedded().poll();
     if (something()) return WaitOutcome::ready;
     if (refused && channels().has_room(*refused)) return WaitOutcome::room;
     // The peer may wait for memory that was released here since. A few large messages do not fill a quarter of the slots.
     if (!std::exchange(flushed, true)) channels().flush_credits();
-    if (!own_.embedded()) {
+    if (!own_.embedded() && !hands_over) {
       for (int i = 0; i < kPollsPerLook && !has_message(); ++i) spin_pause();
     }
     waited = monotonic_now() - start;
-    if (waited >= next_yield) {
+    if (hands_over || waited >= next_yield) {
       // The peer may need this very core.
       ::sched_yield();
       const Nanoseconds after = monotonic_now() - start;
+      if (has_message()) {
+        const bool switched = after - waited >= kSwitched;
+        hand_overs_ = !switched ? 0 : hands_over ? hand_overs_ - 1 : kHandOvers;
+        if (switched) no_guess_ = 0;
+        return WaitOutcome::ready;
+      }
+      if (std::exchange(hands_over, false)) {
+        hand_overs_ = 0;
+        no_guess_ = std::clamp(2 * no_guess_, kNoGuess, kNoGuessMax);
+        no_guess_before_ = start + after + no_guess_;
+      }
       next_yield = after - waited > kYieldTaken ? after : after + kYieldEvery;
       waited = after;
     }
@@ -58,7 +77,11 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, ChannelS
     if (!channels().has_locals() && !connection_->alive()) return WaitOutcome::disconnected;
     const bool interrupted = channels().sleep(*this, std::min(timeout - waited, kLongestSleep), refused);
     upcall_->wake();  // if its thread sleeps after arm(), it must arm again when it is unmasked
-    if (something()) return WaitOutcome::ready;
+    if (something()) {
+      const Nanoseconds now = monotonic_now();
+      if (now - start - waited < kSoon && now >= no_guess_before_) hand_overs_ = kHandOvers;
+      return WaitOutcome::ready;
+    }
     if (refused && channels().has_room(*refused)) return WaitOutcome::room;
     if (interrupted) return WaitOutcome::interrupted;
     waited = monotonic_now() - start;

@@ -1,6 +1,7 @@
 // endpoint_wait_test.cc - credits during a wait, reasons that end a wait, wake-ups that another thread could take, upcalls.
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/resource.h>
 
 #include <catch2/catch.hpp>
@@ -232,6 +233,42 @@ TEST_CASE("a sender that waits for room learns that the channel has ended, altho
 }
 
 // ---- waiting
+
+TEST_CASE("a wait for a peer on the same core ends with each message, and in time without one") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto peer = world.local(*endpoint, 0);
+  cpu_set_t all, one;
+  REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
+  CPU_ZERO(&one);
+  for (int core = 0; CPU_COUNT(&one) == 0; ++core) {
+    if (CPU_ISSET(core, &all)) CPU_SET(core, &one);
+  }
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  std::atomic<bool> over{false};
+  std::thread answers([&] {  // on the same core
+    Message message;
+    while (!over) {
+      if (!peer->receive(message)) {
+        std::this_thread::yield();
+        continue;
+      }
+      peer->release(message);
+      peer->send(nullptr, 0);
+    }
+  });
+  Message message;
+  for (int i = 0; i < 1000; ++i) {
+    CHECK(endpoint->send(Channel{0}, {}) == SendOutcome::sent);
+    CHECK(endpoint->wait(kHang) == WaitOutcome::ready);
+    REQUIRE(endpoint->receive(message));
+    endpoint->release(message);
+  }
+  over = true;
+  answers.join();
+  REQUIRE(sched_setaffinity(0, sizeof all, &all) == 0);
+  CHECK(endpoint->wait(kMillisecond) == WaitOutcome::timed_out);
+}
 
 TEST_CASE("a receiver that only spins gives back what it released") {
   World world;
