@@ -8,6 +8,8 @@ namespace unet::rpc {
 namespace {
 
 constexpr uint32_t kPageBytes = 4096;  // piece of stop_and_wait
+constexpr size_t kSpareMin = 64 * 1024;            // bytes of a message for which memory is spared
+constexpr uint64_t kSpareMax = uint64_t{32} << 20;  // bytes: a window of messages of 1 MiB
 constexpr size_t kHomesMax = 64;       // former homes of one right; only a peer that lies reaches it
 
 }  // namespace
@@ -78,6 +80,21 @@ SendResult PortRouter::send(uint32_t number, std::vector<std::byte> bytes, std::
   make_ready(number, *right);
   drain();
   return SendResult::sent;
+}
+
+std::vector<std::byte> PortRouter::copy_of(Bytes bytes) {
+  if (spare_.empty() || bytes.size() < spare_.back().capacity() / 2) return {bytes.begin(), bytes.end()};
+  std::vector<std::byte> copy = std::move(spare_.back());
+  spare_.pop_back();
+  spare_bytes_ -= copy.capacity();
+  copy.assign(bytes.begin(), bytes.end());
+  return copy;
+}
+
+void PortRouter::spare(std::vector<std::byte> memory) {
+  if (memory.capacity() < kSpareMin || memory.capacity() > kSpareMax - spare_bytes_) return;
+  spare_bytes_ += memory.capacity();
+  spare_.push_back(std::move(memory));
 }
 
 PortError PortRouter::error_of(uint32_t number) {
@@ -333,6 +350,7 @@ void PortRouter::pop_acked(Right& right, uint64_t sequence) {
       expect_done(each.transit);
       disown(each.right);
     }
+    spare(std::move(right.messages.front().bytes));
     right.messages.pop_front();
     ++counters_.sent;
   }

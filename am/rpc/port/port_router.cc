@@ -139,6 +139,8 @@ void PortRouter::poll(Nanoseconds now, bool idle) {
 
 void PortRouter::expire() {
   next_expiry_ = now_ + options_.grace / kExpiries + 1;
+  spare_.clear();
+  spare_bytes_ = 0;
   std::vector<uint32_t> attachments, rights, transits;
   attachments_.for_each([&](uint32_t number, const Attachment& attachment) {
     if (attachment.deadline <= now_) attachments.push_back(number);

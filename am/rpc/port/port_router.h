@@ -117,6 +117,8 @@ class PortRouter {
   void close(uint32_t right);
   // Takes the rights if the result is sent.
   SendResult send(uint32_t right, std::vector<std::byte> bytes, std::span<const Given> rights);
+  // Returns a copy for send(), in memory of messages that were sent before.
+  std::vector<std::byte> copy_of(Bytes bytes);
   std::optional<Delivery> receive(uint32_t port);
   PortError error_of(uint32_t right);
   PortError error_of_port(uint32_t port);
@@ -297,6 +299,7 @@ class PortRouter {
   bool are_settled(const Parcel& parcel);
   void resume_stalled();
   void pop_acked(Right& right, uint64_t sequence);
+  void spare(std::vector<std::byte> memory);
   void settled(uint32_t number);
   void die(uint32_t number, PortError error);
   void end_if_unused(uint32_t number);
@@ -374,6 +377,8 @@ class PortRouter {
   Nanoseconds acks_since_ = 0;      // polled_ when the first of them came
   std::vector<uint32_t> acks_leaving_;  // empty but in poll(); its memory is used again
   std::deque<uint32_t> starved_;    // attachments that wait for memory
+  std::vector<std::vector<std::byte>> spare_;  // memory of long messages that were sent lately, as fresh pages cost more than a copy
+  uint64_t spare_bytes_ = 0;
 };
 
 }  // namespace unet::rpc

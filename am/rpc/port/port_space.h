@@ -127,7 +127,8 @@ class PortSpace : private PortCarrier {
   }
   template <typename... Rights>
   SendResult send(SendRight& to, Bytes bytes, Rights&&... rights) {
-    return send(to, std::vector<std::byte>(bytes.begin(), bytes.end()), std::forward<Rights>(rights)...);
+    if (!to.can_send()) bytes = {};  // they are copied only if they can be sent
+    return send(to, router_.copy_of(bytes), std::forward<Rights>(rights)...);
   }
   // Returns the oldest message, if there is one. Does not poll.
   std::optional<PortMessage> receive(ReceiveRight& from);

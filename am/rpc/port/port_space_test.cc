@@ -97,6 +97,11 @@ TEST_CASE("messages of every size arrive whole, with each kind of flow") {
     const PortMessage message = world.next(server, port);
     REQUIRE(message.bytes == bytes_of(size, size));
   }
+  for (const size_t size : {300'000u, 100'000u, 200'000u, 90'000u, 5'000'000u, 70'000u}) {  // copies, in memory of earlier messages
+    const std::vector<std::byte> bytes = bytes_of(size, size);
+    world.until([&] { return client.send(right, Bytes(bytes)) == SendResult::sent; });
+    REQUIRE(world.next(server, port).bytes == bytes);
+  }
   REQUIRE(client.send(right, std::vector<std::byte>()) == SendResult::sent);
   REQUIRE(world.next(server, port).bytes.empty());
 }
