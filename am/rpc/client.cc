@@ -14,6 +14,7 @@ constexpr uint32_t kEmptyWeight = 16;    // an empty poll counts as so many
 constexpr uint32_t kFreeSlots = 1024;      // a slot rests while others are used: a late answer must not meet a new call of its number
 constexpr Nanoseconds kNap = kMillisecond;  // time between looks while a call waits
 constexpr Nanoseconds kNapMax = 100 * kNap;
+constexpr Nanoseconds kLongPolling = 300 * kMicrosecond;  // while a server takes the long messages under way
 
 CallStatus status_of(am::ReturnStatus why) noexcept {
   switch (why) {
@@ -38,7 +39,7 @@ Result<std::unique_ptr<Client>> Client::create(Context& context, const ClientOpt
 
 Client::Client(std::unique_ptr<am::Endpoint> endpoint, const ClientOptions& options)
     : endpoint_(std::move(endpoint)), connect_(options.connect), result_max_(options.result_max), results_max_(options.results_max),
-      polling_time_(options.spin) {
+      polling_time_(options.spin), long_polling_(options.spin == PollingTime::kAdaptive ? kLongPolling : 0) {
   const auto answer = [](am::Token& token, void* client) { static_cast<Client*>(client)->take_answer(token); };
   const auto piece = [](am::Token& token, void* client) { static_cast<Client*>(client)->take_answer_piece(token); };
   endpoint_->set_handler(kAnswerHandler, answer, this);
@@ -123,7 +124,7 @@ bool Client::wait_for_credit(const Request& request) {
       wake_waiter(remote);  // a message brings several credits, and this fiber may not use its own
     } else {
       ++starting_;
-      wait(kNap);
+      wait_for_long(kNap);
       --starting_;
     }
     if (!is_under_way(request) || remote.epoch != epoch) return false;
@@ -198,6 +199,7 @@ void Client::send_long(Request& request, std::span<const Bytes> parts, uint64_t 
     request.words.add_wide(at);
     if (!is_under_way(request)) return;  // the server has refused it
   }
+  sent_long_ = true;
 }
 
 // Sends a request that the server itself handles, without waiting.
@@ -367,21 +369,32 @@ uint32_t Client::poll() {
 
 WaitOutcome Client::wait(Nanoseconds timeout) {
   WaitOutcome outcome = WaitOutcome::ready;
-  const auto look_once = [this] {
-    const uint64_t before = ends_;
-    return poll() + (ends_ - before);
-  };
-  const auto sleep = [&] {
-    if (look()) return true;
-    Nanoseconds limit = timeout;
-    shorten(limit);
-    outcome = endpoint_->wait(limit, 0);
-    if (outcome == WaitOutcome::timed_out && limit != timeout) outcome = WaitOutcome::ready;
-    look();
+  polling_time_.wait([this] { return poll_once(); }, [&] {
+    outcome = sleep(timeout, 0);
     return outcome == WaitOutcome::ready;
-  };
-  polling_time_.wait(look_once, sleep);
+  });
   return outcome;
+}
+
+// While long arguments are under way the server is busy, and a sleep would cost both sides more than polling.
+WaitOutcome Client::wait_for_long(Nanoseconds timeout) {
+  if (long_polling_ == 0) return wait(timeout);
+  return poll_once() != 0 ? WaitOutcome::ready : sleep(timeout, long_polling_);
+}
+
+// Returns the number of messages that have arrived and calls that have ended.
+uint64_t Client::poll_once() {
+  const uint64_t before = ends_;
+  return poll() + (ends_ - before);
+}
+
+WaitOutcome Client::sleep(Nanoseconds timeout, Nanoseconds spin) {
+  if (look()) return WaitOutcome::ready;
+  Nanoseconds limit = timeout;
+  shorten(limit);
+  const WaitOutcome outcome = endpoint_->wait(limit, spin);
+  look();
+  return outcome == WaitOutcome::timed_out && limit != timeout ? WaitOutcome::ready : outcome;
 }
 
 std::optional<int> Client::arm(Nanoseconds& limit) {
@@ -415,7 +428,7 @@ void Client::wait_locked(PendingCall& call) {
     }
     return;
   }
-  while (!call.done()) wait();
+  while (!call.done()) std::exchange(sent_long_, false) ? wait_for_long(unet::Endpoint::kForever) : wait();
 }
 
 void Client::settle(bool arrived) {

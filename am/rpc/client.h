@@ -131,6 +131,9 @@ class Client final : public fiber::Poller {
   // Sending. begin() makes the words before the arguments; false: the call has ended. The others end the call if they cannot send it.
   bool begin(Request& request, uint32_t binding, uint64_t long_total);
   bool wait_for_credit(const Request& request);
+  WaitOutcome wait_for_long(Nanoseconds timeout);
+  uint64_t poll_once();
+  WaitOutcome sleep(Nanoseconds timeout, Nanoseconds spin);
   void not_sent(const Request& request) noexcept;
   void send_line(Request& request);
   MutableBytes reserve(const Request& request, size_t bytes);
@@ -198,6 +201,7 @@ class Client final : public fiber::Poller {
   const ConnectOptions connect_;
   const uint64_t result_max_, results_max_;
   PollingTime polling_time_;
+  const Nanoseconds long_polling_;       // 0: as for other waits
   std::vector<std::unique_ptr<Remote>> remotes_;
   std::vector<Slot> slots_;
   uint32_t first_free_ = 0, last_free_ = 0;  // a list, of which the slot that is free for longest is used first
@@ -208,6 +212,7 @@ class Client final : public fiber::Poller {
   uint32_t starting_ = 0;                // starts that wait for a credit; no function runs meanwhile
   std::vector<Notice> notices_;
   uint64_t results_coming_ = 0;          // bytes
+  bool sent_long_ = false;               // since the last wait for a call
   uint32_t looks_ = 0;                   // polls since the last look(); an empty one counts more
   uint32_t unpolled_ = 0;                // calls started since the last poll
   uint32_t one_way_ = 0;                 // calls without an answer
