@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 
 #include "fabric/operations_table.h"
@@ -47,6 +48,21 @@ const char* error_text(fid_cq*, int code, const void*, char* to, size_t length) 
   return text;
 }
 
+// Each format begins like the next one.
+size_t bytes_of(fi_cq_format format) noexcept {
+  switch (format) {
+    case FI_CQ_FORMAT_MSG: return sizeof(fi_cq_msg_entry);
+    case FI_CQ_FORMAT_DATA: return sizeof(fi_cq_data_entry);
+    case FI_CQ_FORMAT_TAGGED: return sizeof(fi_cq_tagged_entry);
+    default: return sizeof(fi_cq_entry);
+  }
+}
+static_assert(offsetof(Completion, flags) == offsetof(fi_cq_tagged_entry, flags));
+static_assert(offsetof(Completion, length) == offsetof(fi_cq_tagged_entry, len));
+static_assert(offsetof(Completion, buffer) == offsetof(fi_cq_tagged_entry, buf));
+static_assert(offsetof(Completion, data) == offsetof(fi_cq_tagged_entry, data));
+static_assert(offsetof(Completion, tag) == offsetof(fi_cq_tagged_entry, tag));
+
 fi_ops kFidOps = fid_ops(close_queue, no_bind, control);
 fi_ops_cq kOps = {
     .size = sizeof(fi_ops_cq),
@@ -70,7 +86,7 @@ fi_ops_cq kOps = {
 
 CompletionQueue::CompletionQueue(Domain& domain, const fi_cq_attr& attributes, void* context)
     : fid_cq{{FI_CLASS_CQ, context, &kFidOps}, &kOps}, domain_(domain),
-      format_(attributes.format != FI_CQ_FORMAT_UNSPEC ? attributes.format : FI_CQ_FORMAT_CONTEXT),
+      entry_bytes_(bytes_of(attributes.format)),
       size_(attributes.size != 0 ? attributes.size : kDefaultSize), entries_(std::bit_ceil(size_)),
       waiter_(attributes.wait_obj != FI_WAIT_NONE) {
   domain_.opened();
@@ -89,24 +105,14 @@ void CompletionQueue::add_error(const Completion& completion, int error, size_t 
   errors_.push_back({error, overflow});
 }
 
-char* CompletionQueue::put(char* to, const Completion& completion) const noexcept {
-  const fi_cq_tagged_entry whole{completion.context, completion.flags, completion.length, completion.buffer, completion.data,
-                                 completion.tag};
-  size_t size = sizeof(fi_cq_entry);
-  if (format_ == FI_CQ_FORMAT_MSG) size = sizeof(fi_cq_msg_entry);
-  if (format_ == FI_CQ_FORMAT_DATA) size = sizeof(fi_cq_data_entry);
-  if (format_ == FI_CQ_FORMAT_TAGGED) size = sizeof(fi_cq_tagged_entry);
-  std::memcpy(to, &whole, size);  // each format begins like the next one
-  return to + size;
-}
-
 ssize_t CompletionQueue::take(void* to, size_t count, fi_addr_t* sources) noexcept {
   char* at = static_cast<char*>(to);
   size_t taken = 0;
   for (; taken < count && count_ != 0; ++taken) {
     const Entry& entry = entries_[first_];
     if (__builtin_expect(entry.failed, 0)) break;
-    at = put(at, entry.completion);
+    copy_words(at, &entry.completion, entry_bytes_);
+    at += entry_bytes_;
     if (sources != nullptr) sources[taken] = entry.completion.source;
     first_ = (first_ + 1) & (entries_.size() - 1);
     --count_;

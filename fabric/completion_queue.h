@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "fabric/waiter.h"
+#include "fabric/words.h"
 
 namespace unet::fabric {
 
 // fi_ops_domain::cq_open.
 int open_completion_queue(fid_domain* domain, fi_cq_attr* attributes, fid_cq** queue, void* context);
 
-// The end of a transfer, with everything that any format tells.
+// The end of a transfer, with everything that any format tells. It begins like fi_cq_tagged_entry.
 struct Completion {
   void* context = nullptr;
   uint64_t flags = 0;
@@ -39,7 +40,7 @@ class CompletionQueue : public fid_cq {
   void add(const Completion& completion) noexcept {
     if (__builtin_expect(count_ == entries_.size(), 0)) grow();
     Entry& entry = entries_[(first_ + count_++) & (entries_.size() - 1)];
-    entry.completion = completion;
+    copy_words(&entry.completion, &completion, sizeof completion);
     entry.failed = false;
     waiter_.note();
   }
@@ -66,10 +67,9 @@ class CompletionQueue : public fid_cq {
   };
   void grow();
   ssize_t take(void* to, size_t count, fi_addr_t* sources) noexcept;
-  char* put(char* to, const Completion& completion) const noexcept;
 
   Domain& domain_;
-  const fi_cq_format format_;
+  const size_t entry_bytes_;  // of the format
   const size_t size_;
   std::vector<Entry> entries_;  // a ring; its size is a power of two
   size_t first_ = 0, count_ = 0;

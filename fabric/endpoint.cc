@@ -209,7 +209,7 @@ ssize_t Endpoint::send_later(Peer& peer, SendCall& call) {
   return parts_->sender.queue(call);
 }
 
-ssize_t Endpoint::receive(fi_addr_t from, ReceiveCall call) {
+ssize_t Endpoint::receive(fi_addr_t from, ReceiveCall& call) {
   if (parts_ == nullptr) return -FI_EOPBADSTATE;
   if (directed_ && from != FI_ADDR_UNSPEC && (call.flags & FI_CLAIM) == 0) {
     call.selector.source = parts_->peers.get(from);

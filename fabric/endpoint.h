@@ -53,7 +53,7 @@ class Endpoint : public fid_ep {
 
   // ---- calls of the program, with the lock
 
-  ssize_t send(fi_addr_t to, SendCall call) {
+  ssize_t send(fi_addr_t to, SendCall& call) {
     Peer* const peer = __builtin_expect(parts_ != nullptr, 1) ? parts_->peers.get(to) : nullptr;
     if (__builtin_expect(peer == nullptr, 0)) return -FI_EINVAL;
     if (__builtin_expect(peer->takes_sends, 1)) {
@@ -62,7 +62,7 @@ class Endpoint : public fid_ep {
     }
     return send_later(*peer, call);
   }
-  ssize_t receive(fi_addr_t from, ReceiveCall call);
+  ssize_t receive(fi_addr_t from, ReceiveCall& call);
   // `of`: a function of RemoteMemory.
   template <typename Call>
   ssize_t remote(fi_addr_t to, RemoteCall& call, const Call& of) {

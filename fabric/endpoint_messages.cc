@@ -24,7 +24,7 @@ size_t length_of(std::span<const iovec> pieces) noexcept {
 // ---- sends
 
 // `flags` beside the endpoint's.
-ssize_t send(fid_ep* endpoint, fi_addr_t to, SendCall call, uint64_t flags = 0) noexcept {
+ssize_t send(fid_ep* endpoint, fi_addr_t to, SendCall&& call, uint64_t flags = 0) noexcept {
   if (__builtin_expect(call.pieces.size() > kIovMax, 0)) return -FI_EINVAL;
   return locked(endpoint, [&](Endpoint& of) {
     call.flags = of.default_flags(FI_TRANSMIT) | flags;
@@ -33,7 +33,7 @@ ssize_t send(fid_ep* endpoint, fi_addr_t to, SendCall call, uint64_t flags = 0) 
 }
 
 // A send without a completion, of which the bytes may be used again at once.
-ssize_t inject(fid_ep* endpoint, fi_addr_t to, SendCall call, uint64_t flags = 0) noexcept {
+ssize_t inject(fid_ep* endpoint, fi_addr_t to, SendCall&& call, uint64_t flags = 0) noexcept {
   if (__builtin_expect(call.pieces[0].iov_len > kEagerMax, 0)) return -FI_EINVAL;
   call.is_silent = true;
   call.flags = FI_INJECT | flags;
@@ -41,7 +41,7 @@ ssize_t inject(fid_ep* endpoint, fi_addr_t to, SendCall call, uint64_t flags = 0
 }
 
 template <typename Message>
-ssize_t send_message(fid_ep* endpoint, const Message& message, SendCall call, uint64_t flags) noexcept {
+ssize_t send_message(fid_ep* endpoint, const Message& message, SendCall&& call, uint64_t flags) noexcept {
   if ((flags & ~kSendFlags) != 0) return -FI_EBADFLAGS;
   call.pieces = pieces_of(message.msg_iov, message.iov_count);
   if (call.pieces.size() > kIovMax || ((flags & FI_INJECT) != 0 && length_of(call.pieces) > kEagerMax)) return -FI_EINVAL;
@@ -53,7 +53,7 @@ ssize_t send_message(fid_ep* endpoint, const Message& message, SendCall call, ui
 
 // ---- receives
 
-ssize_t receive(fid_ep* endpoint, fi_addr_t from, ReceiveCall call) noexcept {
+ssize_t receive(fid_ep* endpoint, fi_addr_t from, ReceiveCall&& call) noexcept {
   if (__builtin_expect(call.pieces.size() > kIovMax, 0)) return -FI_EINVAL;
   return locked(endpoint, [&](Endpoint& of) {
     call.flags = of.default_flags(FI_RECV) & ~(call.is_tagged ? uint64_t{FI_MULTI_RECV} : 0);
@@ -66,7 +66,7 @@ ssize_t receive_message(fid_ep* endpoint, const fi_msg* message, uint64_t flags)
   if ((flags & ~kReceiveFlags) != 0) return -FI_EBADFLAGS;
   const auto pieces = pieces_of(message->msg_iov, message->iov_count);
   if (pieces.size() > kIovMax || ((flags & FI_MULTI_RECV) != 0 && pieces.size() != 1)) return -FI_EINVAL;
-  const ReceiveCall call{.pieces = pieces, .flags = flags, .context = message->context};
+  ReceiveCall call{.pieces = pieces, .flags = flags, .context = message->context};
   return locked(endpoint, [&](Endpoint& of) { return of.receive(message->addr, call); });
 }
 
@@ -75,7 +75,7 @@ ssize_t receive_tagged_message(fid_ep* endpoint, const fi_msg_tagged* message, u
   if ((flags & FI_DISCARD) != 0 && (flags & (FI_PEEK | FI_CLAIM)) == 0) return -FI_EBADFLAGS;
   const auto pieces = pieces_of(message->msg_iov, message->iov_count);
   if (pieces.size() > kIovMax) return -FI_EINVAL;
-  const ReceiveCall call{.selector = {.tag = message->tag, .ignore = message->ignore}, .pieces = pieces, .flags = flags,
+  ReceiveCall call{.selector = {.tag = message->tag, .ignore = message->ignore}, .pieces = pieces, .flags = flags,
                          .context = message->context, .is_tagged = true};
   return locked(endpoint, [&](Endpoint& of) { return of.receive(message->addr, call); });
 }

@@ -214,7 +214,7 @@ void Receiver::complete(Posted& receive, const Envelope& envelope, size_t offset
 ssize_t Receiver::post(const ReceiveCall& call) {
   if (__builtin_expect(posted_ >= kReceiveSize, 0)) return -FI_EAGAIN;
   Posted& receive = receives_.take();
-  receive.selector = call.selector;
+  copy_words(&receive.selector, &call.selector, sizeof call.selector);
   receive.buffer = call.pieces.size() == 1 ? Buffer(call.pieces[0].iov_base, call.pieces[0].iov_len) : Buffer(call.pieces);
   receive.context = call.context;
   receive.flags = call.flags;
