@@ -45,7 +45,10 @@ const std::vector<Transport>& transports() {
        .what = "Open MPI over shared memory",
        .settings = {"pml=ob1", "btl=vader,self"},
        .baseline = ""},
-      {.path = "mpi-ucx", .kind = Kind::kernel, .what = "Open MPI over UCX", .settings = {"pml=ucx"}},
+      {.path = "mpi-ucx",
+       .kind = Kind::kernel,
+       .what = "Open MPI over UCX",
+       .settings = {"pml=ucx", "pml_ucx_tls=any", "pml_ucx_devices=any"}},
       {.path = "mpi-tcp", .kind = Kind::kernel, .what = "Open MPI over TCP on loopback", .settings = {"pml=ob1", "btl=tcp,self"}},
   };
   return all;
