@@ -8,7 +8,7 @@ namespace unet::bench {
 
 namespace {
 
-constexpr uint32_t kWord = 8, kLeastBlock = 4096;  // bytes
+constexpr uint32_t kFabricWord = 8, kLeastBlock = 4096;  // bytes
 constexpr double kRowsOfSize = 4;  // of each path
 
 struct FabricRow {
@@ -20,7 +20,7 @@ struct FabricRow {
   Workload of_limit;
   Relation relation = Relation::over;
 };
-constexpr FabricRow kTagged{"tagged", "ns", Workload::rtt, kFabricMessages, nullptr, Workload::rtt};
+constexpr FabricRow kTaggedRow{"tagged", "ns", Workload::rtt, kFabricMessages, nullptr, Workload::rtt};
 constexpr FabricRow kOfWords[] = {
     {"rate", "msg/s", Workload::rate, kFabricMessages, "limit-pingpong", Workload::rtt, Relation::product},
     {"fetch_add", "ns", Workload::rtt, kFabricAtomics, "limit-pingpong", Workload::rtt},
@@ -48,9 +48,9 @@ Records measure_fabric(Session& session, const Benchmark& benchmark, uint32_t si
                                 .size = size},
                       .relation = row.relation});
     };
-    if (size <= kMessageMax) add(kTagged);  // its limit has no longer ones
+    if (size <= kMessageMax) add(kTaggedRow);  // its limit has no longer ones
     for (const FabricRow& row : kOfWords) {
-      if (size == kWord) add(row);
+      if (size == kFabricWord) add(row);
     }
     for (const FabricRow& row : kOfBlocks) {
       if (size >= kLeastBlock) add(row);

@@ -20,7 +20,7 @@ namespace unet::bench {
 
 namespace {
 
-using Words = std::vector<std::string>;
+using MpiWords = std::vector<std::string>;
 
 constexpr const char* kMpiUnet = "mpi-unet";
 constexpr uint32_t kPair = 2, kCrowd = 8;  // ranks
@@ -29,9 +29,9 @@ struct Transport {
   const char* path;
   Kind kind;
   const char* what;
-  Words settings;  // of Open MPI, without the prefix OMPI_MCA_
+  MpiWords settings;  // of Open MPI, without the prefix OMPI_MCA_
   const char* baseline = "mpi-vader";
-  Words more_baselines = {};
+  MpiWords more_baselines = {};
 };
 const std::vector<Transport>& transports() {
   static const std::vector<Transport> all = {
@@ -80,7 +80,7 @@ class MpiMeasurement {
         each_path(repetition, ranks, {program, std::to_string(options_.seconds)}, [](const std::string& said) { return parse_mpi(said); });
       }
       for (const char* const kernel : {"mm", "ssort", "rsort", "cg"}) {
-        const Words command{find_program("kernels/mpi", std::string("mpi_") + kernel), "--no-verify", "--json", "-"};
+        const MpiWords command{find_program("kernels/mpi", std::string("mpi_") + kernel), "--no-verify", "--json", "-"};
         each_path(repetition, kPair, command, [&](const std::string& said) -> Result<std::vector<ProgramFigure>> {
           const auto seconds = parse_kernel(said);
           if (!seconds) return tl::unexpected(seconds.error());
@@ -95,7 +95,7 @@ class MpiMeasurement {
 
  private:
   template <typename Parse>
-  void each_path(uint32_t repetition, uint32_t ranks, const Words& program, Parse parse) {
+  void each_path(uint32_t repetition, uint32_t ranks, const MpiWords& program, Parse parse) {
     for (const PathInfo& path : paths_) {
       if (end_wanted()) return;
       const auto figures = start(path.name, ranks, program).and_then(parse);
@@ -104,8 +104,8 @@ class MpiMeasurement {
     }
   }
 
-  Result<std::string> start(const std::string& path, uint32_t ranks, const Words& program) {
-    Words command{"env"};
+  Result<std::string> start(const std::string& path, uint32_t ranks, const MpiWords& program) {
+    MpiWords command{"env"};
     for (const std::string& setting : transport_of(path).settings) command.push_back("OMPI_MCA_" + setting);
     if (path == kMpiUnet) {
       const auto environment = of_provider();
@@ -118,7 +118,7 @@ class MpiMeasurement {
   }
 
   // The environment in which libfabric finds our provider, and that finds a unetd.
-  Result<Words> of_provider() {
+  Result<MpiWords> of_provider() {
     if (!daemon_) {
       auto daemon = Daemon::start(third_core(cores_).value_or(cores_.b));
       if (!daemon) return tl::unexpected(daemon.error());

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kMessageTag = 1, kAckTag = 2;
 constexpr size_t kWindowMax = 64;      // messages or atomic operations under way
-constexpr size_t kWindowBytes = 4 << 20;
+constexpr size_t kWindowBytes = 1 << 20;  // or two messages; the buffers of both sides then lie in second-level caches
 constexpr size_t kRemoteMax = 8;       // reads or writes under way
 
 // An operation under way. libfabric may use the context until the operation is done.
@@ -286,7 +286,7 @@ class FabricPath final : public Path {
   const std::string provider_, node_;
   SharedMemory cards_;
   FabricSide side_;
-  MessageBuffers buffers_{kBlockMax}, ring_{kWindowBytes};
+  MessageBuffers buffers_{kBlockMax}, ring_{2 * kWindowBytes};
 };
 
 }  // namespace
