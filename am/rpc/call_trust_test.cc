@@ -186,6 +186,20 @@ TEST_CASE("long arguments cost no more than they bring") {
   REQUIRE(stage.honest_call_works());
 }
 
+TEST_CASE("a binding that is revoked while its arguments come runs nothing") {
+  Stage stage;
+  stage.connect_liar();
+  const std::vector<std::byte> piece(kPayloadMax);
+  REQUIRE(stage.liar->request_medium(0, kCallHandler, piece, long_words(7, stage.binding, 2 * kPayloadMax)) == am::Outcome::sent);
+  REQUIRE(stage.until([&] { return stage.server->memory() == 2 * kPayloadMax; }));
+  const uint64_t ran = stage.server->counters().calls;
+  REQUIRE(stage.server->revoke(kTest) == 1);
+  const std::array<uint32_t, 3> last{7, kPayloadMax, 0};
+  REQUIRE(stage.ask(last, piece, kPieceHandler) == CallStatus::revoked);
+  REQUIRE(stage.server->memory() == 0);
+  REQUIRE(stage.server->counters().calls == ran);
+}
+
 TEST_CASE("a caller that takes no answers keeps only its own memory") {
   Stage stage;
   stage.connect_liar();
