@@ -293,7 +293,7 @@ class Endpoint {
   uint32_t last_events_ = 0;     // the connection's event count when we last checked
   uint32_t empty_polls_ = 0;
   uint32_t hand_overs_ = 0;      // of the next waits so many begin with a yield: the peer seems to need this core
-  Nanoseconds no_guess_ = 0, no_guess_before_ = 0;  // how long no sleep sets hand_overs_, and until when
+  Nanoseconds no_guess_ = 0, no_guess_before_ = 0;  // how long nothing sets hand_overs_, and until when
 
   std::shared_ptr<Connection> connection_;
   uint32_t id_ = 0;

@@ -19,8 +19,8 @@ constexpr Nanoseconds kYieldTaken = 3 * kMicrosecond;
 // peer may have moved.
 constexpr uint32_t kHandOvers = 64;
 constexpr Nanoseconds kSwitched = kMicrosecond / 2;  // a yield that took as long let another thread run
-constexpr Nanoseconds kSoon = 20 * kMicrosecond;     // after so short a sleep we guess that the peer is on this core
-// Pause after a wrong guess, doubled each time: a yield may give the core to other programs for milliseconds.
+constexpr Nanoseconds kSoon = 20 * kMicrosecond;     // a peer on this core is expected to answer within this time
+// Pause after a wrong guess, doubled until one is right kHandOvers times: if a third program wants the core, a yield takes milliseconds.
 constexpr Nanoseconds kNoGuess = 50 * kMicrosecond, kNoGuessMax = kSecond;
 
 }  // namespace
@@ -56,19 +56,19 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, ChannelS
     if (hands_over || waited >= next_yield) {
       // The peer may need this very core.
       ::sched_yield();
-      const Nanoseconds after = monotonic_now() - start;
-      if (has_message()) {
-        const bool switched = after - waited >= kSwitched;
-        hand_overs_ = !switched ? 0 : hands_over ? hand_overs_ - 1 : kHandOvers;
-        if (switched) no_guess_ = 0;
-        return WaitOutcome::ready;
-      }
-      if (std::exchange(hands_over, false)) {
+      const Nanoseconds after = monotonic_now() - start, took = after - waited;
+      const bool arrived = has_message();
+      const bool may = hands_over || start + after >= no_guess_before_;
+      if (may && arrived && took >= kSwitched && took < kSoon) {
+        hand_overs_ = hands_over ? hand_overs_ - 1 : kHandOvers;
+        if (hand_overs_ == 0) no_guess_ = 0;
+      } else if (std::exchange(hands_over, false)) {
         hand_overs_ = 0;
         no_guess_ = std::clamp(2 * no_guess_, kNoGuess, kNoGuessMax);
         no_guess_before_ = start + after + no_guess_;
       }
-      next_yield = after - waited > kYieldTaken ? after : after + kYieldEvery;
+      if (arrived) return WaitOutcome::ready;
+      next_yield = took > kYieldTaken ? after : after + kYieldEvery;
       waited = after;
     }
   } while (waited < std::min(spin, timeout));
