@@ -7,15 +7,17 @@ import contextlib
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
 
-from daemon import WAIT, Unetd, directory, main, require
+from daemon import WAIT, Unetd, directory, main, require, run
 from spaces import Host, Spaces, can_be_made
 
 UNETD, RPC_STORM = (os.path.abspath(p) for p in sys.argv[1:3])
 IMPAIRED = "faulty:loss=3%,duplicate=1%,reorder=2%,corrupt=1%,seed={} / "
+SUPERVISED = ("--takeover", "60", "--no-standby")
 CALLS = 1500
 SEED = int(os.environ.get("UNET_SEED", "1"))
 
@@ -42,8 +44,8 @@ class Storm:
         return out
 
 
-def storm(d, server_path, client_paths, target, kills):
-    """Callers, each with operations of its own, and a server that is killed and started again."""
+def storm(d, server_path, client_paths, target, kills, interfaces=()):
+    """Callers, each with operations of its own, a server that is killed and started again, and supervised NIs that are killed."""
     tally = d + "/tally"
     with open(tally, "wb") as file:
         file.truncate(len(client_paths) * CALLS)
@@ -58,6 +60,9 @@ def storm(d, server_path, client_paths, target, kills):
             server.process.kill()
             server.process.wait()
             server = stack.enter_context(Storm(server_path, "ready", "serve", name, tally))
+        for each in interfaces:
+            time.sleep(pick.uniform(0.05, 0.5))
+            kill_interface(each.process.pid)
         for each in callers:
             statuses = json.loads(each.end())
             require(statuses.get("ok", 0) > (0 if kills else CALLS / 2), f"few calls ended well: {statuses}")
@@ -65,10 +70,23 @@ def storm(d, server_path, client_paths, target, kills):
         server.end()
 
 
+def kill_interface(supervisor):
+    """A supervisor without standby has one child: the NI."""
+    status, out, err = run("pgrep", "-P", str(supervisor))
+    require(status == 0, f"the supervisor has no NI: {err}")
+    os.kill(int(out), signal.SIGKILL)
+
+
 def test_local():
     with directory() as d, Unetd(UNETD, "--socket", d + "/a", "--log", "warning"):
         storm(d, d + "/a", [d + "/a", d + "/a"], "storm", kills=0)
         storm(d, d + "/a", [d + "/a", d + "/a"], "storm", kills=3)
+
+
+def test_local_interface_killed():
+    with directory() as d, Unetd(UNETD, "--socket", d + "/a", *SUPERVISED, "--log", "error") as ni:
+        storm(d, d + "/a", [d + "/a", d + "/a"], "storm", 0, [ni, ni])
+        ni.stop()
 
 
 def between(prefix, kills):
@@ -102,5 +120,15 @@ if can_be_made():
                 stack.enter_context(Host(UNETD, spaces, host[0], path, IMPAIRED.format(number + 1) + "dpdk:net_af_packet0,iface=eth0",
                                          "--log", "warning"))
             storm(d, paths["beta"], [paths["alpha"]], "storm@beta", kills=1)
+
+    def test_veth_interfaces_killed():
+        with Spaces("a", "b") as spaces, directory() as d, contextlib.ExitStack() as stack:
+            spaces.join("a", "eth0", "b", "eth0")
+            paths = {"alpha": d + "/a", "beta": d + "/b"}
+            nis = [stack.enter_context(Host(UNETD, spaces, host[0], path, "dpdk:net_af_packet0,iface=eth0", *SUPERVISED, "--log", "error"))
+                   for host, path in paths.items()]
+            storm(d, paths["beta"], [paths["alpha"]], "storm@beta", 0, nis)
+            for each in nis:
+                each.stop()
 
 sys.exit(main(globals()))
