@@ -54,6 +54,7 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, ChannelS
     }
     waited = monotonic_now() - start;
     if (hands_over || waited >= next_yield) {
+      if (has_message()) return WaitOutcome::ready;  // it came while another thread had this core, and no yield is needed
       // The peer may need this very core.
       ::sched_yield();
       const Nanoseconds after = monotonic_now() - start, took = after - waited;
