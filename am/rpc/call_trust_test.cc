@@ -1,6 +1,7 @@
 // call_trust_test.cc - clients and servers with peers that lie in every word.
-#include <catch2/catch.hpp>
+#include <time.h>
 
+#include <catch2/catch.hpp>
 #include <random>
 #include <thread>
 
@@ -19,6 +20,13 @@ constexpr Procedure<std::string(std::string_view)> kEcho{2};
 constexpr Procedure<uint64_t(std::span<const std::byte>)> kCount{3};
 constexpr Procedure<int()> kLater{4};
 constexpr Procedure<std::vector<std::byte>(uint64_t)> kMake{5};
+
+// Processor time of this thread.
+Nanoseconds thread_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);
+}
 
 // A server, an honest client and a liar: an endpoint that sends and answers as it likes. One thread polls all.
 struct Stage {
@@ -321,4 +329,23 @@ TEST_CASE("a server that never answers and never polls cannot hold a call with a
   for (const auto& call : calls) stage.client->wait_for(*call);
   for (const auto& call : calls) REQUIRE((call->status() == CallStatus::timed_out || call->status() == CallStatus::expired));
   REQUIRE(monotonic_now() - start < 3 * kSecond);
+}
+
+TEST_CASE("a server that gives no credit costs its client little processor time") {
+  Stage stage;
+  Binding binding = stage.bind();
+  binding.set_timeout(200 * kMillisecond);
+  const std::vector<std::byte> arguments(GENERATE(size_t{100}, size_t{1024} * 1024));  // short ones, and long ones
+  std::vector<std::unique_ptr<Call<uint64_t>>> calls;
+  Nanoseconds took = 0, worked = 0;
+  for (int i = 0; i < 80 && took < 150 * kMillisecond; ++i) {  // no turn for the server: one of the calls waits for a credit
+    calls.push_back(std::make_unique<Call<uint64_t>>());
+    const Nanoseconds start = monotonic_now(), work_before = thread_time();
+    binding.start(*calls.back(), kCount, arguments);
+    took = monotonic_now() - start;
+    worked = thread_time() - work_before;
+  }
+  CAPTURE(took, worked);
+  REQUIRE(took >= 150 * kMillisecond);
+  REQUIRE(worked < took / 6);
 }

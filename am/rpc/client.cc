@@ -109,6 +109,7 @@ bool Client::begin(Request& request, uint32_t binding, uint64_t long_total) {
 bool Client::wait_for_credit(const Request& request) {
   Remote& remote = request.remote;
   const uint32_t epoch = remote.epoch;
+  bool polls = (request.head.flags & CallHead::kLong) != 0;  // only once: the server may give no credit at all
   for (;;) {
     if (fiber::Fiber* const self = fiber::current()) {
       CreditWaiter waiter{self};
@@ -124,7 +125,11 @@ bool Client::wait_for_credit(const Request& request) {
       wake_waiter(remote);  // a message brings several credits, and this fiber may not use its own
     } else {
       ++starting_;
-      wait_for_long(kNap);
+      if (std::exchange(polls, false)) {
+        wait_for_long(kNap);
+      } else {
+        wait(kNap);
+      }
       --starting_;
     }
     if (!is_under_way(request) || remote.epoch != epoch) return false;
