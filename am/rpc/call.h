@@ -56,6 +56,7 @@ class PendingCall {
 
   std::atomic<Client*> client_{nullptr};  // while the call is under way, and until function_ has run
   bool sent_ = false;  // a message of it
+  bool long_ = false;  // its arguments are long, and no wait for it has begun
   Remote* remote_ = nullptr;
   uint32_t id_ = 0;
   CallStatus status_ = CallStatus::unavailable;

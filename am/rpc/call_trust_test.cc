@@ -349,3 +349,26 @@ TEST_CASE("a server that gives no credit costs its client little processor time"
   REQUIRE(took >= 150 * kMillisecond);
   REQUIRE(worked < took / 6);
 }
+
+TEST_CASE("a wait for a short call does not poll for another call with long arguments") {
+  Stage stage;
+  Binding binding = stage.bind();
+  const std::vector<std::byte> arguments(100'000);
+  constexpr int kRounds = 50;
+  Nanoseconds worked = 0;
+  for (int i = 0; i < kRounds; ++i) {
+    Call<uint64_t> with_long;
+    binding.set_timeout(kNever);
+    binding.start(with_long, kCount, arguments);
+    REQUIRE(stage.until([&] { return with_long.done(); }));
+    Call<int> unanswered;
+    binding.set_timeout(2 * kMillisecond);
+    binding.start(unanswered, kLater);
+    const Nanoseconds before = thread_time();
+    stage.client->wait_for(unanswered);
+    worked += thread_time() - before;
+    REQUIRE(unanswered.status() == CallStatus::timed_out);
+  }
+  CAPTURE(worked);
+  REQUIRE(worked < kRounds * 150 * kMicrosecond);
+}

@@ -69,6 +69,7 @@ bool Client::begin(Request& request, uint32_t binding, uint64_t long_total) {
     }
     call.failure_ = 0;
     call.sent_ = false;
+    call.long_ = long_total != 0;
     if (free_slots_ == 0) {
       set_ended(call, CallStatus::overloaded);
       return false;
@@ -204,7 +205,6 @@ void Client::send_long(Request& request, std::span<const Bytes> parts, uint64_t 
     request.words.add_wide(at);
     if (!is_under_way(request)) return;  // the server has refused it
   }
-  sent_long_ = true;
 }
 
 // Sends a request that the server itself handles, without waiting.
@@ -433,7 +433,13 @@ void Client::wait_locked(PendingCall& call) {
     }
     return;
   }
-  while (!call.done()) std::exchange(sent_long_, false) ? wait_for_long(unet::Endpoint::kForever) : wait();
+  while (!call.done()) {
+    if (std::exchange(call.long_, false)) {
+      wait_for_long(unet::Endpoint::kForever);
+    } else {
+      wait();
+    }
+  }
 }
 
 void Client::settle(bool arrived) {

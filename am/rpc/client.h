@@ -212,7 +212,6 @@ class Client final : public fiber::Poller {
   uint32_t starting_ = 0;                // starts that wait for a credit; no function runs meanwhile
   std::vector<Notice> notices_;
   uint64_t results_coming_ = 0;          // bytes
-  bool sent_long_ = false;               // since the last wait for a call
   uint32_t looks_ = 0;                   // polls since the last look(); an empty one counts more
   uint32_t unpolled_ = 0;                // calls started since the last poll
   uint32_t one_way_ = 0;                 // calls without an answer
