@@ -55,7 +55,7 @@ SynCookies::Answer SynCookies::check(const Address& local, const Address& remote
   const uint64_t age = (now_tick - (cookie >> 3 & 31)) & 31;
   const bool right = age < kCookieTicks && cookie_of(key_, local, remote, segment.sequence.value - 1, now_tick - age, cookie & 7) == cookie;
   if (right) return Answer::first;
-  return has_recent(now) && now - sent_at_ <= kLate ? Answer::later : Answer::none;
+  return now - sent_at_ <= kLate ? Answer::later : Answer::none;
 }
 
 ip::TcpView SynCookies::syn_of(const ip::TcpView& answer) noexcept {

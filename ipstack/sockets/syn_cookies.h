@@ -25,6 +25,7 @@ class SynCookies {
   static uint32_t timestamp(uint32_t clock, const ip::TcpOptions& syn) noexcept;
   // Whether cookies that were sent may still be answered.
   bool has_recent(Nanoseconds now) const noexcept;
+  // Only while has_recent().
   Answer check(const Address& local, const Address& remote, const ip::TcpView& segment, Nanoseconds now) const noexcept;
   // Reconstructs the peer's SYN from the ACK that answers a cookie.
   static ip::TcpView syn_of(const ip::TcpView& answer) noexcept;
