@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
-#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "apps/bench/machine/command.h"
 #include "apps/bench/machine/daemon.h"
