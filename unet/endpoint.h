@@ -31,6 +31,7 @@
 #include <utility>
 #include <vector>
 
+#include "unet/base/hand_over.h"
 #include "unet/base/result.h"
 #include "unet/base/time.h"
 #include "unet/channel_set.h"
@@ -292,9 +293,7 @@ class Endpoint {
   std::unique_ptr<ChannelSet> emulated_;  // if set, own_ is empty: the carrier has the channels
   uint32_t last_events_ = 0;     // the connection's event count when we last checked
   uint32_t empty_polls_ = 0;
-  uint32_t hand_overs_ = 0;      // number of coming waits that yield first: the peer seems to share this core
-  Nanoseconds no_guess_ = 0;         // pause after a wrong guess that the peer shares this core
-  Nanoseconds no_guess_before_ = 0;  // end of that pause
+  HandOver hand_over_;
 
   std::shared_ptr<Connection> connection_;
   uint32_t id_ = 0;

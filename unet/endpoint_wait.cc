@@ -15,13 +15,6 @@ constexpr int kPollsPerLook = 16;               // polls for messages only, befo
 constexpr Nanoseconds kYieldAfter = 2 * kMicrosecond;
 constexpr Nanoseconds kYieldEvery = 5 * kMicrosecond;
 constexpr Nanoseconds kYieldTaken = 3 * kMicrosecond;
-// A peer on this core answers only when it gets the core, so a wait for it yields at once. After so many such waits one polls first: the
-// peer may have moved.
-constexpr uint32_t kHandOvers = 64;
-constexpr Nanoseconds kSwitched = kMicrosecond / 2;  // a yield that took as long let another thread run
-constexpr Nanoseconds kSoon = 20 * kMicrosecond;     // a peer on this core is expected to answer within this time
-// Pause after a wrong guess, doubled until one is right kHandOvers times: if a third program wants the core, a yield takes milliseconds.
-constexpr Nanoseconds kNoGuess = 50 * kMicrosecond, kNoGuessMax = kSecond;
 
 }  // namespace
 
@@ -42,7 +35,7 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, ChannelS
   Nanoseconds waited = 0;
   Nanoseconds next_yield = kYieldAfter;
   bool flushed = false;
-  bool hands_over = hand_overs_ != 0 && timeout != 0 && !refused && !own_.embedded();
+  bool hands_over = hand_over_.is_due() && timeout != 0 && !refused && !own_.embedded();
   do {
     if (own_.embedded()) own_.embedded().poll();
     if (something()) return WaitOutcome::ready;
@@ -59,15 +52,7 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, ChannelS
       ::sched_yield();
       const Nanoseconds after = monotonic_now() - start, took = after - waited;
       const bool arrived = has_message();
-      const bool may = hands_over || start + after >= no_guess_before_;
-      if (may && arrived && took >= kSwitched && took < kSoon) {
-        hand_overs_ = hands_over ? hand_overs_ - 1 : kHandOvers;
-        if (hand_overs_ == 0) no_guess_ = 0;
-      } else if (std::exchange(hands_over, false)) {
-        hand_overs_ = 0;
-        no_guess_ = std::clamp(2 * no_guess_, kNoGuess, kNoGuessMax);
-        no_guess_before_ = start + after + no_guess_;
-      }
+      hand_over_.yielded(std::exchange(hands_over, false), arrived, took, start + after);
       if (arrived) return WaitOutcome::ready;
       next_yield = took > kYieldTaken ? after : after + kYieldEvery;
       waited = after;
@@ -80,7 +65,7 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, ChannelS
     upcall_->wake();  // if its thread sleeps after arm(), it must arm again when it is unmasked
     if (something()) {
       const Nanoseconds now = monotonic_now();
-      if (now - start - waited < kSoon && now >= no_guess_before_) hand_overs_ = kHandOvers;
+      hand_over_.woken(now - start - waited, now);
       return WaitOutcome::ready;
     }
     if (refused && channels().has_room(*refused)) return WaitOutcome::room;
