@@ -105,7 +105,7 @@ class Endpoint : public fid_ep {
           const Reports& receives, const RemoteMemory::Queues& remote)
         : peers(endpoint, vector, own), outbox(endpoint), outgoing(endpoint, peers, regions), incoming(endpoint, peers, outbox),
           sender(endpoint, peers, outgoing, sends), receiver(endpoint, peers, outbox, outgoing, incoming, receives),
-          memory(endpoint, peers, outgoing, incoming, regions, remote) {
+          memory(endpoint, peers, outbox, outgoing, incoming, regions, remote) {
       sender.set_receiver(receiver);
     }
     Peers peers;

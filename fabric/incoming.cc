@@ -16,7 +16,7 @@ Incoming::Incoming(am::Endpoint& endpoint, Peers& peers, Outbox& outbox) : endpo
 
 void Incoming::answer(const Fetch& fetch, am::Token* token, int error) {
   if (!fetch.is_answered) return;
-  outbox_.answer(*fetch.envelope.peer, token, Handlers::kDone, {fetch.envelope.token, static_cast<uint32_t>(error)});
+  outbox_.answer(*fetch.envelope.peer, token, Handlers::kDone, std::array{fetch.envelope.token, static_cast<uint32_t>(error)});
 }
 
 void Incoming::fetch(Fetch fetch, am::Token* token) {
@@ -34,7 +34,7 @@ void Incoming::fetch(Fetch fetch, am::Token* token) {
     answer(fetch, token, FI_ENOSPC);
     return fetch.owner->fetched(fetch, FI_ENOSPC);
   }
-  outbox_.answer(peer, token, Handlers::kGo, {fetch.envelope.token, own});
+  outbox_.answer(peer, token, Handlers::kGo, std::array{fetch.envelope.token, own});
   ++peer.transfers;
   *added = std::move(fetch);
   added->busy = true;

@@ -35,8 +35,10 @@ struct Fetch {
   Buffer to;                    // may be shorter than the message
   Posted* receive = nullptr;    // Receiver: the receive and the offset in its buffer
   size_t offset = 0;
-  uint64_t region = 0, key = 0; // RemoteMemory: the serial number and key of the region that a write of a peer goes to
+  uint64_t region = 0;          // RemoteMemory: the serial number of the region that a write of a peer goes to; 0: a read of ours
+  uint64_t key = 0;             // RemoteMemory: the key of the region
   bool is_atomic = false;       // RemoteMemory: what a call of ours was
+  bool in_pieces = false;       // RemoteMemory: a read that asks the peer to send the bytes
   void* context = nullptr;
   uint64_t flags = 0;
   uint64_t arrived = 0;         // bytes
@@ -52,15 +54,15 @@ class Incoming {
   void fetch(Fetch fetch, am::Token* token);
   // Waits for bytes that the peer sends by itself. Returns the token for its pieces; nullopt: there are too many.
   std::optional<uint32_t> expect(Fetch fetch);
-  // Ends such a wait. copy(): by a copy from the peer's memory, if the token is good.
+  // Ends such a wait. copy(): by a copy from the peer's memory, which fails if the kernel does not allow it.
   void end(uint32_t token, int error);
   // The request for the bytes could not be sent.
   void drop(uint32_t token) { fetches_.remove(token); }
   bool copy(const Peer* peer, uint32_t token, uint64_t address);
   void fail_all(const Peer& peer, int error);
   // The fetch of a token that a peer has told; nullptr: the token is forged or old.
-  const Fetch* find(const Peer* peer, uint32_t token) noexcept {
-    const Fetch* const fetch = fetches_.find(token);
+  Fetch* find(const Peer* peer, uint32_t token) noexcept {
+    Fetch* const fetch = fetches_.find(token);
     return fetch != nullptr && fetch->envelope.peer == peer ? fetch : nullptr;
   }
 

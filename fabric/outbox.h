@@ -1,8 +1,9 @@
-// outbox.h - answers to peers that wait for a credit; used by Sender and Receiver.
+// outbox.h - answers to peers that wait for a credit; used by Receiver, Incoming and RemoteMemory.
 #pragma once
 
-#include <array>
 #include <deque>
+#include <span>
+#include <vector>
 
 #include "am/endpoint.h"
 #include "fabric/peers.h"
@@ -14,11 +15,11 @@ class Outbox {
   explicit Outbox(am::Endpoint& endpoint) noexcept : endpoint_(endpoint) {}
 
   // Answers by a reply to the message of `token`, if there is one that has none; else by a request, now or later.
-  void answer(Peer& peer, am::Token* token, uint8_t handler, std::array<uint32_t, 2> words) {
+  void answer(Peer& peer, am::Token* token, uint8_t handler, std::span<const uint32_t> words) {
     if (token != nullptr && token->can_reply()) {
       token->reply_short(handler, words);
     } else if (token != nullptr || !waiting_.empty() || !send(peer, handler, words)) {
-      waiting_.push_back({&peer, handler, words});
+      waiting_.push_back({&peer, handler, {words.begin(), words.end()}});
     }
   }
   // Drops the answers to a peer that is lost: their tokens mean nothing to the next process of its name.
@@ -29,9 +30,9 @@ class Outbox {
   // Sends what may be sent now. Called outside of handlers.
   void progress() {
     for (size_t left = waiting_.size(); left != 0; --left) {
-      const Waiting each = waiting_.front();
+      Waiting each = std::move(waiting_.front());
       waiting_.pop_front();
-      if (each.peer->state == Peer::State::open && !send(*each.peer, each.handler, each.words)) waiting_.push_back(each);
+      if (each.peer->state == Peer::State::open && !send(*each.peer, each.handler, each.words)) waiting_.push_back(std::move(each));
     }
   }
 
@@ -39,10 +40,10 @@ class Outbox {
   struct Waiting {
     Peer* peer;
     uint8_t handler;
-    std::array<uint32_t, 2> words;
+    std::vector<uint32_t> words;
   };
   // False: it must wait. A peer that is lost needs no answer.
-  bool send(const Peer& peer, uint8_t handler, const std::array<uint32_t, 2>& words) {
+  bool send(const Peer& peer, uint8_t handler, std::span<const uint32_t> words) {
     return peer.index != am::kNoIndex && endpoint_.request_now(peer.index, handler, {}, words) != am::Outcome::not_sent;
   }
 

@@ -112,7 +112,7 @@ void Receiver::forget(Arrived& message) noexcept {
     early_bytes_ -= message.envelope.length;
     if (peer.told_slow && peer.early_bytes < kEarlyFew) {
       peer.told_slow = false;
-      outbox_.answer(peer, nullptr, Handlers::kSlower, {0, 0});
+      outbox_.answer(peer, nullptr, Handlers::kSlower, std::array{0u});
     }
     message.payload.reset();
   }
@@ -176,7 +176,7 @@ void Receiver::fetched(const Fetch& fetch, int error) {
 
 void Receiver::answer_done(const Envelope& envelope, am::Token* token, int error) {
   if (envelope.peer->is_self) return outgoing_.end(envelope.token, error);
-  outbox_.answer(*envelope.peer, token, Handlers::kDone, {envelope.token, static_cast<uint32_t>(error)});
+  outbox_.answer(*envelope.peer, token, Handlers::kDone, std::array{envelope.token, static_cast<uint32_t>(error)});
 }
 
 Completion Receiver::completion_of(const Posted& receive, const Envelope& envelope, size_t length) noexcept {

@@ -31,6 +31,11 @@ class Words {
 
 uint32_t flags_of(const RemoteCall& call) noexcept { return (call.flags & FI_REMOTE_CQ_DATA) != 0 ? uint32_t{MessageFlags::kData} : 0; }
 
+Words read_request(const Fetch& fetch, uint32_t token) noexcept {
+  Words words{fetch.in_pieces ? uint32_t{MessageFlags::kPieces} : 0, token};
+  return words.wide(fetch.envelope.address).wide(fetch.key).wide(fetch.envelope.length);
+}
+
 void reply_done(am::Token& token, uint32_t operation, int error) {
   token.reply_short(Handlers::kDone, std::array{operation, static_cast<uint32_t>(error)});
 }
@@ -40,9 +45,9 @@ void refuse(am::Token& token, uint32_t fetch) {
 
 }  // namespace
 
-RemoteMemory::RemoteMemory(am::Endpoint& endpoint, Peers& peers, Outgoing& outgoing, Incoming& incoming, MemoryRegions& regions,
-                           const Queues& queues)
-    : endpoint_(endpoint), peers_(peers), outgoing_(outgoing), incoming_(incoming), regions_(regions), queues_(queues) {
+RemoteMemory::RemoteMemory(am::Endpoint& endpoint, Peers& peers, Outbox& outbox, Outgoing& outgoing, Incoming& incoming,
+                           MemoryRegions& regions, const Queues& queues)
+    : endpoint_(endpoint), peers_(peers), outbox_(outbox), outgoing_(outgoing), incoming_(incoming), regions_(regions), queues_(queues) {
   endpoint_.set_handler(Handlers::kWrite, on_write, this);
   endpoint_.set_handler(Handlers::kWriteFrom, on_write_from, this);
   endpoint_.set_handler(Handlers::kRead, on_read, this);
@@ -160,13 +165,11 @@ ssize_t RemoteMemory::read(const RemoteCall& call) {
   const size_t length = to.size();
   if (!queues_.reads.has_room(call.flags)) return -FI_EAGAIN;
   if (call.peer->is_self) return read_from_self(call, length);
-  const bool in_pieces = !call.peer->memory.is_found();
-  const Envelope envelope{.peer = call.peer, .length = length};
-  const auto token =
-      incoming_.expect({.owner = this, .envelope = envelope, .to = std::move(to), .context = call.context, .flags = call.flags});
+  const Envelope envelope{.peer = call.peer, .length = length, .address = call.address};
+  const auto token = incoming_.expect({.owner = this, .envelope = envelope, .to = std::move(to), .key = call.key,
+                                       .in_pieces = !call.peer->memory.is_found(), .context = call.context, .flags = call.flags});
   if (!token) return -FI_EAGAIN;
-  Words words{in_pieces ? uint32_t{MessageFlags::kPieces} : 0, *token};
-  words.wide(call.address).wide(call.key).wide(length);
+  const Words words = read_request(*incoming_.find(call.peer, *token), *token);
   const am::Outcome sent = endpoint_.request_now(call.peer->index, Handlers::kRead, {}, words);
   if (sent != am::Outcome::sent) incoming_.drop(*token);
   return outcome(sent);
@@ -194,9 +197,13 @@ void RemoteMemory::on_read(am::Token& token, void* context) {
 void RemoteMemory::on_granted(am::Token& token, void* context) {
   RemoteMemory& memory = *static_cast<RemoteMemory*>(context);
   if (token.arguments().size() != 3) return;
-  const Peer* const peer = memory.peers_.sender(token);
-  if (memory.incoming_.find(peer, token.argument(0)) == nullptr) return;
-  if (!memory.incoming_.copy(peer, token.argument(0), token.wide(1))) memory.incoming_.end(token.argument(0), FI_EIO);
+  Peer* const peer = memory.peers_.sender(token);
+  const uint32_t own = token.argument(0);
+  Fetch* const fetch = memory.incoming_.find(peer, own);
+  if (fetch == nullptr || memory.incoming_.copy(peer, own, token.wide(1))) return;
+  if (std::exchange(fetch->in_pieces, true)) return memory.incoming_.end(own, FI_EIO);
+  peer->memory.forget();  // the kernel does not allow it any more
+  memory.outbox_.answer(*peer, &token, Handlers::kRead, read_request(*fetch, own));
 }
 
 void RemoteMemory::on_refused(am::Token& token, void* context) {

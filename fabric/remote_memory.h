@@ -40,7 +40,8 @@ class RemoteMemory final : FetchOwner {
     Reports reads, writes;                 // of our calls
     Reports peer_reads, peer_writes;       // of peers' calls: counters, and the queue for data
   };
-  RemoteMemory(am::Endpoint& endpoint, Peers& peers, Outgoing& outgoing, Incoming& incoming, MemoryRegions& regions, const Queues& queues);
+  RemoteMemory(am::Endpoint& endpoint, Peers& peers, Outbox& outbox, Outgoing& outgoing, Incoming& incoming, MemoryRegions& regions,
+               const Queues& queues);
   RemoteMemory(const RemoteMemory&) = delete;
   RemoteMemory& operator=(const RemoteMemory&) = delete;
 
@@ -78,6 +79,7 @@ class RemoteMemory final : FetchOwner {
 
   am::Endpoint& endpoint_;
   Peers& peers_;
+  Outbox& outbox_;
   Outgoing& outgoing_;
   Incoming& incoming_;
   MemoryRegions& regions_;

@@ -1,6 +1,14 @@
 // remote_test.cc - reads, writes and atomic operations on the memory of a peer: sizes, keys, bounds, counters, and what is refused.
+#include <linux/capability.h>
+#include <poll.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 
@@ -78,6 +86,55 @@ TEST_CASE("with automatic progress a peer reaches memory of a program that does 
     while (fi_cq_read(pair.a.queue, &entry, 1) != 1) REQUIRE(monotonic_now() < end);
     REQUIRE(memory.substr(0, size) == text.substr(0, size));
   }
+}
+
+TEST_CASE("a read goes on in pieces when the kernel forbids to read the peer's memory") {
+  TestNi ni;
+  constexpr size_t kBytes = 100'000;
+  const std::string text = text_of(kBytes);
+  int to_child[2], to_parent[2];
+  REQUIRE((::pipe(to_child) == 0 && ::pipe(to_parent) == 0));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    ::close(to_child[1]);
+    Side side;
+    std::string memory = text, name = side.name();
+    const Region region(side, memory.data(), memory.size());
+    name.resize(FI_NAME_MAX);
+    must(::write(to_parent[1], name.data(), name.size()) == FI_NAME_MAX, "write");
+    for (pollfd on{to_child[0], POLLIN, 0}; ::poll(&on, 1, 0) == 0;) fi_cq_read(side.queue, nullptr, 0);
+    must(::prctl(PR_SET_DUMPABLE, 0) == 0 && ::write(to_parent[1], "x", 1) == 1, "prctl");
+    for (;;) fi_cq_read(side.queue, nullptr, 0);
+  }
+  Side side;
+  std::string name(FI_NAME_MAX, '\0');
+  REQUIRE(::read(to_parent[0], name.data(), name.size()) == FI_NAME_MAX);
+  fi_addr_t peer = FI_ADDR_NOTAVAIL;
+  REQUIRE(fi_av_insert(side.vector, name.data(), 1, &peer, 0, nullptr) == 1);
+  const auto read = [&] {
+    std::string to(kBytes, '-');
+    fi_cq_tagged_entry entry{};
+    while (fi_read(side.endpoint, to.data(), kBytes, nullptr, peer, 0, 42, nullptr) != 0) {}
+    while (fi_cq_read(side.queue, &entry, 1) != 1) {}
+    return to;
+  };
+  CHECK(read() == text);
+  char byte = 0;
+  REQUIRE((::write(to_child[1], "x", 1) == 1 && ::read(to_parent[0], &byte, 1) == 1));
+  // root may read every process.
+  __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct had[2], less[2];
+  REQUIRE(::syscall(SYS_capget, &head, had) == 0);
+  std::copy(had, had + 2, less);
+  less[0].effective &= ~(1u << CAP_SYS_PTRACE);
+  REQUIRE(::syscall(SYS_capset, &head, less) == 0);
+  iovec here{&byte, 1}, there{&byte, 1};
+  CHECK(::process_vm_readv(child, &here, 1, &there, 1, 0) == -1);
+  CHECK(read() == text);
+  REQUIRE(::syscall(SYS_capset, &head, had) == 0);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST_CASE("several pieces without bytes are a write") {

@@ -1,4 +1,5 @@
 // trust_test.cc - a peer that lies in each word that it can write.
+#include <rdma/fi_rma.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -131,6 +132,41 @@ TEST_CASE("a process that the network interface does not know the peer by is nev
   }
   ::kill(other, SIGKILL);
   ::waitpid(other, nullptr, 0);
+}
+
+TEST_CASE("a read that cannot be copied from the peer's memory is asked for in pieces, once") {
+  static constexpr uint64_t kSecret[2] = {12, 34};
+  Liar liar;
+  const fi_addr_t to = [&] {
+    fi_addr_t number = FI_ADDR_NOTAVAIL;
+    const std::string name = "unet://" + std::string(liar.side.info->domain_attr->name) + "/liar";
+    must(fi_av_insert(liar.side.vector, name.c_str(), 1, &number, 0, nullptr) == 1, "fi_av_insert");
+    return number;
+  }();
+  liar.greet(kProtocolVersion, {.process = static_cast<uint64_t>(::getpid()), .address = reinterpret_cast<uintptr_t>(kSecret),
+                                .secret = {kSecret[0], kSecret[1]}});
+  std::string bytes(20'000, '-');
+  REQUIRE(fi_read(liar.side.endpoint, bytes.data(), bytes.size(), nullptr, to, 5, 42, nullptr) == 0);
+  liar.settle();
+  REQUIRE(liar.heard[Handlers::kRead].size() == 1);
+  std::vector<uint32_t> request = liar.heard[Handlers::kRead][0];
+  REQUIRE(request[0] == 0);
+  const uint32_t token = request[1];
+  liar.say(Handlers::kGranted, {token, 16, 0});
+  REQUIRE(liar.heard[Handlers::kRead].size() == 2);
+  request[0] = MessageFlags::kPieces;
+  REQUIRE(liar.heard[Handlers::kRead][1] == request);
+  if (GENERATE(true, false)) {
+    liar.say(Handlers::kPiece, {token, 0, 0}, std::string(16'000, 'a'));
+    liar.say(Handlers::kPiece, {token, 16'000, 0}, std::string(4'000, 'b'));
+    REQUIRE(liar.has_completion());
+    REQUIRE(bytes == std::string(16'000, 'a') + std::string(4'000, 'b'));
+  } else {
+    liar.say(Handlers::kGranted, {token, 16, 0});
+    fi_cq_err_entry error{};
+    REQUIRE(fi_cq_readerr(liar.side.queue, &error, 0) == 1);
+    REQUIRE(error.err == FI_EIO);
+  }
 }
 
 TEST_CASE("an announced message without bytes is complete at once") {
