@@ -92,6 +92,29 @@ TEST_CASE("unexpected messages of any number arrive in order, and their bytes ar
   REQUIRE(pair.next(pair.a).flags == (FI_SEND | FI_TAGGED));
 }
 
+TEST_CASE("a flood of unexpected messages waits at its sender, and goes on when the peer receives") {
+  Pair pair;
+  constexpr uint64_t kMany = 300'000;
+  uint64_t sent = 0;
+  const auto flood = [&] {
+    for (int refused = 0; sent < kMany && refused < 1000;) {
+      const ssize_t result = fi_tinject(pair.a.endpoint, &sent, sizeof sent, pair.to_b, sent);
+      if (result != 0) pair.poll();
+      refused = result == 0 ? 0 : refused + 1;
+      sent += result == 0 ? 1 : 0;
+    }
+  };
+  flood();
+  REQUIRE(sent >= kUnexpectedMax);
+  REQUIRE(sent < kUnexpectedMax + 1000);
+  for (uint64_t i = 0; i < kMany; ++i) {
+    uint64_t got = 0;
+    if (i % 10'000 == 0) flood();
+    REQUIRE(fi_trecv(pair.b.endpoint, &got, sizeof got, nullptr, FI_ADDR_UNSPEC, 0, kAll, nullptr) == 0);
+    if (pair.next(pair.b).tag != i || got != i) FAIL("message " << i);
+  }
+}
+
 TEST_CASE("a message that is longer than its receive is cut, with an error") {
   Pair pair;
   const size_t size = GENERATE(size_t{20}, size_t{100}, size_t{100'000});

@@ -11,6 +11,7 @@ namespace unet::fabric {
 constexpr size_t kEagerMax = 16 * 1024;       // bytes of a message that travels with its envelope; also the limit of fi_inject()
 constexpr size_t kTransmitSize = 1024;        // what a program plans with; more operations may be under way
 constexpr size_t kReceiveSize = 16 * 1024;    // posted receives of an endpoint
+constexpr size_t kUnexpectedMax = 128 * 1024; // messages of one peer that no receive has matched, before it must wait
 constexpr size_t kIovMax = 8;                 // pieces of a local buffer
 constexpr size_t kMessageMax = size_t{1} << 40;  // bytes
 constexpr uint64_t kOrder = FI_ORDER_SAS;

@@ -233,7 +233,7 @@ std::vector<Peer*> Peers::progress() {
     peer.died = endpoint_.close_reason(peer.index) != control::CloseReason::closed_by_peer;
     fail(peer, 0);
     peer.memory.forget();
-    peer.is_slow = peer.told_slow = false;
+    peer.pace = peer.told = Pace::early;
     lost.push_back(&peer);
   };
   // A handler may add to both lists.

@@ -13,6 +13,7 @@
 #include "am/endpoint.h"
 #include "fabric/address_vector.h"
 #include "fabric/direct_copy.h"
+#include "fabric/protocol.h"
 
 namespace unet::fabric {
 
@@ -31,23 +32,28 @@ struct Peer {
   std::string full;                      // NAME@HOST, in the order of which channels are chosen
   fi_addr_t number = FI_ADDR_NOTAVAIL;   // as completions tell it
   State state = State::closed;
-  bool is_queued = false;                // sends wait for the channel in Sender's queue
-  bool takes_sends = false;              // the channel is open, and nothing is queued
+  Pace pace = Pace::early;               // which messages it takes from us
+  bool is_queued = false;                // sends wait in Sender's queue
+  bool takes_sends = false;              // the channel is open, nothing is queued, and the pace is not `none`
   bool is_self = false;
-  bool is_slow = false;                  // it has no room for early bytes: send by rendezvous
-  bool told_slow = false;                // we have told the peer so
+  Pace told = Pace::early;               // the pace that we have told it
   bool over_wire = false;
   am::Index index = am::kNoIndex;        // the translation, from `opening` on
   int error = 0;                         // why the last channel could not be opened
   bool died = false;                     // the last channel ended without the peer's close
   Nanoseconds give_up = 0;               // waiting: until then
-  uint64_t early_bytes = 0;              // of unexpected messages that we store
+  uint32_t unexpected = 0;               // messages of the peer that we store
+  uint64_t early_bytes = 0;              // their bytes
   uint32_t transfers = 0;                // in pieces, that the peer has asked for
   PeerMemory memory;
 
   void set_state(State to) noexcept {
     state = to;
-    takes_sends = to == State::open && !is_queued;
+    takes_sends = to == State::open && !is_queued && pace != Pace::none;
+  }
+  void set_pace(Pace to) noexcept {
+    pace = to;
+    set_state(state);
   }
   void set_queued(bool queued) noexcept {
     is_queued = queued;

@@ -9,7 +9,7 @@
 //   go           short            sender's token, receiver's token                              -
 //   piece        medium request   receiver's token, offset                                      bytes
 //   done         short            sender's token, error                                         -
-//   slower       short            1: send no more early bytes; 0: do so again                   -
+//   pace         short            Pace                                                          -
 //   write        medium request   Head, token, address, key, data                               bytes
 //   write from   short request    Head, token, address, key, data, length, sender's address     -
 //   read         short request    Head, token, address, key, length                             -
@@ -28,10 +28,10 @@
 
 namespace unet::fabric {
 
-constexpr uint32_t kProtocolVersion = 1;
+constexpr uint32_t kProtocolVersion = 2;
 
 struct Handlers {
-  static constexpr uint8_t kHello = 1, kWelcome = 2, kLine = 3, kEager = 4, kReady = 5, kGo = 6, kPiece = 7, kDone = 8, kSlower = 9;
+  static constexpr uint8_t kHello = 1, kWelcome = 2, kLine = 3, kEager = 4, kReady = 5, kGo = 6, kPiece = 7, kDone = 8, kPace = 9;
   static constexpr uint8_t kWrite = 10, kWriteFrom = 11, kRead = 12, kGranted = 13, kRefused = 14, kAtomic = 15;
 };
 
@@ -53,6 +53,13 @@ enum class Answer : uint32_t {
   accepted = 0,
   use_other = 1,       // both have opened a channel at the same time: the one of the lower name is used
   other_version = 2,
+};
+
+// Which messages a receiver takes from a peer, by what it stores of that peer's unexpected ones.
+enum class Pace : uint32_t {
+  early = 0,      // short ones with their bytes
+  announced = 1,  // bytes that fit one line, or else announcements
+  none = 2,       // none, until it says so
 };
 
 // How a process of the same host finds the memory of this one: `secret` is at `address` there.

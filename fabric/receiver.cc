@@ -11,8 +11,8 @@ namespace unet::fabric {
 namespace {
 
 constexpr uint64_t kEarlyMax = 2 * 1024 * 1024;         // bytes of one peer's unexpected messages, before it is asked for rendezvous
-constexpr uint64_t kEarlyFew = kEarlyMax / 4;           // below, it may send early bytes again
 constexpr uint64_t kEarlyAllMax = 64 * 1024 * 1024;     // the same limit for all peers together
+constexpr uint32_t kLate = 2 * am::kFlowWindow;         // messages that a peer may send before it hears of its pace
 
 bool is_tagged(const Envelope& envelope) noexcept { return (envelope.flags & MessageFlags::kTagged) != 0; }
 
@@ -78,43 +78,57 @@ void Receiver::arrive(const Envelope& envelope, Bytes payload, am::Token* token)
 void Receiver::announce(const Envelope& envelope, am::Token* token) {
   Matcher& engine = matcher(is_tagged(envelope));
   if (Posted* const receive = engine.match(envelope.peer, envelope.tag)) return fetch(*receive, envelope, token);
+  add(envelope, true, token);
+}
+
+// Stores an unexpected message, and tells its sender to slow down if there are many. nullptr: the sender does not.
+Arrived* Receiver::add(const Envelope& envelope, bool is_announced, am::Token* token) {
+  Peer& peer = *envelope.peer;
+  if (peer.unexpected >= kUnexpectedMax + kLate) return nullptr;
   Arrived& message = messages_.take();
   message.envelope = envelope;
-  message.is_announced = true;
-  engine.add(message);
+  message.is_announced = is_announced;
+  matcher(is_tagged(envelope)).add(message);
+  ++peer.unexpected;
+  if (!is_announced && envelope.length > sizeof message.line) {
+    peer.early_bytes += envelope.length;
+    early_bytes_ += envelope.length;
+  }
+  const Pace pace = pace_of(peer, 1);
+  if (pace > peer.told && token != nullptr && token->can_reply()) {
+    peer.told = pace;
+    token->reply_short(Handlers::kPace, std::array{static_cast<uint32_t>(pace)});
+  }
+  return &message;
+}
+
+// The pace for what is stored; with `part` 4 for four times as much.
+Pace Receiver::pace_of(const Peer& peer, uint64_t part) const noexcept {
+  if (peer.unexpected >= kUnexpectedMax / part) return Pace::none;
+  return peer.early_bytes > kEarlyMax / part || early_bytes_ > kEarlyAllMax ? Pace::announced : Pace::early;
 }
 
 void Receiver::store(const Envelope& envelope, Bytes payload, am::Token* token) {
-  Arrived& message = messages_.take();
-  message.envelope = envelope;
-  message.is_announced = false;
-  std::byte* to = message.line;
-  if (payload.size() > sizeof message.line) {
-    message.payload = std::make_unique_for_overwrite<std::byte[]>(payload.size());
-    to = message.payload.get();
-    envelope.peer->early_bytes += payload.size();
-    early_bytes_ += payload.size();
-  }
-  if (!payload.empty()) std::memcpy(to, payload.data(), payload.size());
-  matcher(is_tagged(envelope)).add(message);
-  Peer& peer = *envelope.peer;
-  if ((peer.early_bytes > kEarlyMax || early_bytes_ > kEarlyAllMax) && !peer.told_slow && token != nullptr && token->can_reply()) {
-    peer.told_slow = true;
-    token->reply_short(Handlers::kSlower, std::array{1u});
-  }
+  std::unique_ptr<std::byte[]> bytes;
+  if (payload.size() > sizeof Arrived::line) bytes = std::make_unique_for_overwrite<std::byte[]>(payload.size());
+  Arrived* const message = add(envelope, false, token);
+  if (message == nullptr) return;
+  message->payload = std::move(bytes);
+  if (!payload.empty()) std::memcpy(message->payload != nullptr ? message->payload.get() : message->line, payload.data(), payload.size());
 }
 
 // The message is no longer in an engine.
 void Receiver::forget(Arrived& message) noexcept {
+  Peer& peer = *message.envelope.peer;
+  --peer.unexpected;
   if (message.payload != nullptr) {
-    Peer& peer = *message.envelope.peer;
     peer.early_bytes -= message.envelope.length;
     early_bytes_ -= message.envelope.length;
-    if (peer.told_slow && peer.early_bytes < kEarlyFew) {
-      peer.told_slow = false;
-      outbox_.answer(peer, nullptr, Handlers::kSlower, std::array{0u});
-    }
     message.payload.reset();
+  }
+  if (const Pace pace = pace_of(peer, 4); pace < peer.told) {
+    peer.told = pace;
+    outbox_.answer(peer, nullptr, Handlers::kPace, std::array{static_cast<uint32_t>(pace)});
   }
   message.is_lost = false;
   messages_.give(message);

@@ -27,7 +27,7 @@ uint8_t flags_of(const SendCall& call) noexcept {
 
 Sender::Sender(am::Endpoint& endpoint, Peers& peers, Outgoing& outgoing, const Reports& reports)
     : endpoint_(endpoint), peers_(peers), outgoing_(outgoing), reports_(reports) {
-  endpoint_.set_handler(Handlers::kSlower, on_slower, this);
+  endpoint_.set_handler(Handlers::kPace, on_pace, this);
 }
 
 ssize_t Sender::outcome(am::Outcome of) noexcept {
@@ -49,7 +49,7 @@ ssize_t Sender::send(const SendCall& call) {
   const uint32_t data_words = (call.flags & FI_REMOTE_CQ_DATA) == 0 ? 0 : call.data >> 32 != 0 ? 2 : 1;
   const size_t room = (kLineWords - 1 - (call.is_tagged ? 2 : 0) - data_words) * sizeof(uint32_t);
   if (length <= room && !answered) return send_line(call, length);
-  if (length <= kEagerMax && !peer.is_slow) return send_eager(call, length, answered);
+  if (length <= kEagerMax && peer.pace == Pace::early) return send_eager(call, length, answered);
   return send_ready(call, length);
 }
 
@@ -69,7 +69,7 @@ void Sender::progress() {
   for (auto at = queues_.begin(); at != queues_.end();) {
     auto& [peer, queue] = *at;
     const int opened = peers_.open(*peer);
-    while (!queue.empty()) {
+    while (!queue.empty() && peer->pace != Pace::none) {
       const ssize_t sent = opened == 0 ? send(queue.front().call) : opened;
       if (sent == -FI_EAGAIN) break;
       if (sent == 0) outgoing_.drop(queue.front().token);
@@ -169,6 +169,7 @@ ssize_t Sender::send_ready(const SendCall& call, size_t length) {
 }
 
 ssize_t Sender::send_to_self(const SendCall& call, size_t length) {
+  if (call.peer->unexpected >= kUnexpectedMax) return -FI_EAGAIN;
   Envelope envelope{.peer = call.peer, .tag = call.tag, .data = call.data, .length = length, .flags = flags_of(call)};
   if (length <= kEagerMax && (call.flags & FI_DELIVERY_COMPLETE) == 0) {
     std::array<std::byte, kEagerMax> bytes;
@@ -187,9 +188,10 @@ ssize_t Sender::send_to_self(const SendCall& call, size_t length) {
   return 0;
 }
 
-void Sender::on_slower(am::Token& token, void* context) {
+void Sender::on_pace(am::Token& token, void* context) {
   Peer* const peer = static_cast<Sender*>(context)->peers_.sender(token);
-  if (peer != nullptr && !token.arguments().empty()) peer->is_slow = token.argument(0) != 0;
+  if (peer == nullptr || token.arguments().empty() || token.argument(0) > static_cast<uint32_t>(Pace::none)) return;
+  peer->set_pace(static_cast<Pace>(token.argument(0)));
 }
 
 }  // namespace unet::fabric

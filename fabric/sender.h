@@ -48,7 +48,7 @@ class Sender {
     SendCall call;
     uint32_t token;  // the operation that has the bytes
   };
-  static void on_slower(am::Token& token, void* sender);
+  static void on_pace(am::Token& token, void* sender);
 
   ssize_t send_line(const SendCall& call, size_t length);
   ssize_t send_eager(const SendCall& call, size_t length, bool answered);

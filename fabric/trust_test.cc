@@ -95,7 +95,7 @@ TEST_CASE("messages with wrong words are dropped") {
     liar.say(handler, {0, 0});
     liar.say(handler, {~0u, ~0u, ~0u}, "abc");
   }
-  liar.say(Handlers::kSlower, {});
+  liar.say(Handlers::kPace, {});
   REQUIRE_FALSE(liar.has_completion());
   liar.say(Handlers::kLine, {kTagged | 1 << 8, 0, 0, 'x'});
   REQUIRE(liar.has_completion());
@@ -167,6 +167,28 @@ TEST_CASE("a read that cannot be copied from the peer's memory is asked for in p
     REQUIRE(fi_cq_readerr(liar.side.queue, &error, 0) == 1);
     REQUIRE(error.err == FI_EIO);
   }
+}
+
+TEST_CASE("unexpected messages of a peer that does not wait are dropped") {
+  Liar liar;
+  liar.greet();
+  const std::array<uint32_t, 4> words{kTagged | 1 << 8, 0, 0, 'x'};
+  for (size_t i = 0; i < 2 * kUnexpectedMax; ++i) {
+    while (liar.endpoint->request_now(0, Handlers::kLine, {}, words) == am::Outcome::not_sent) liar.poll();
+  }
+  liar.settle();
+  REQUIRE(liar.heard[Handlers::kPace] == std::vector<std::vector<uint32_t>>{{static_cast<uint32_t>(Pace::none)}});
+  char byte = 0;
+  size_t received = 0;
+  do {
+    REQUIRE(fi_trecv(liar.side.endpoint, &byte, 1, nullptr, FI_ADDR_UNSPEC, 0, ~uint64_t{0}, nullptr) == 0);
+    ++received;
+  } while (liar.has_completion());
+  liar.settle();
+  REQUIRE(received > kUnexpectedMax);
+  REQUIRE(received < kUnexpectedMax + 1000);
+  REQUIRE(liar.heard[Handlers::kPace].size() == 2);
+  REQUIRE(liar.heard[Handlers::kPace].back() == std::vector<uint32_t>{static_cast<uint32_t>(Pace::early)});
 }
 
 TEST_CASE("an announced message without bytes is complete at once") {
