@@ -21,7 +21,10 @@ CompletionQueue& of(fid_cq* queue) noexcept { return *static_cast<CompletionQueu
 
 int close_queue(fid* fid) {
   auto* const queue = reinterpret_cast<CompletionQueue*>(fid);
-  if (queue->has_endpoints()) return -FI_EBUSY;
+  {
+    const Locked held(queue->domain().lock());
+    if (queue->waiter().is_held()) return -FI_EBUSY;
+  }
   queue->domain().closed();
   delete queue;
   return 0;

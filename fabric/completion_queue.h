@@ -31,10 +31,10 @@ class CompletionQueue : public fid_cq {
 
   Domain& domain() noexcept { return domain_; }
   Waiter& waiter() noexcept { return waiter_; }
-  bool has_endpoints() const noexcept { return waiter_.has_endpoints(); }
 
-  // ---- called by endpoints, with the domain's lock
+  // ---- called by endpoints and poll sets, with the domain's lock
 
+  bool empty() const noexcept { return count_ == 0; }
   // Whether an operation may begin that will end here: the program reads too rarely otherwise.
   bool has_room() const noexcept { return count_ < size_; }
   void add(const Completion& completion) noexcept {

@@ -16,7 +16,7 @@ int close_counter(fid* fid) {
   auto* const counter = reinterpret_cast<Counter*>(fid);
   {
     const Locked held(counter->domain().lock());
-    if (counter->is_bound()) return -FI_EBUSY;
+    if (counter->waiter().is_held()) return -FI_EBUSY;
   }
   counter->domain().closed();
   delete counter;

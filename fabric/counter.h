@@ -17,11 +17,9 @@ class Counter : public fid_cntr {
 
   Domain& domain() noexcept { return domain_; }
   Waiter& waiter() noexcept { return waiter_; }
-  // The memory regions that count here.
-  void add_region() noexcept { ++regions_; }
-  void remove_region() noexcept { --regions_; }
-  bool is_bound() const noexcept { return regions_ != 0 || waiter_.has_endpoints(); }
-  // Called by endpoints, with the domain's lock.
+  // Called by endpoints and poll sets, with the domain's lock.
+  uint64_t value() const noexcept { return value_; }
+  uint64_t errors() const noexcept { return errors_; }
   void add(bool success) noexcept {
     ++(success ? value_ : errors_);
     waiter_.note();
@@ -37,7 +35,6 @@ class Counter : public fid_cntr {
  private:
   Domain& domain_;
   uint64_t value_ = 0, errors_ = 0;
-  uint32_t regions_ = 0;
   Waiter waiter_;
 };
 

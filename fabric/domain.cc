@@ -6,6 +6,7 @@
 #include "fabric/counter.h"
 #include "fabric/endpoint.h"
 #include "fabric/operations_table.h"
+#include "fabric/poll_set.h"
 #include "fabric/provider.h"
 
 namespace unet::fabric {
@@ -35,7 +36,7 @@ fi_ops_domain kOps = {
     .endpoint = open_endpoint,
     .scalable_ep = [](fid_domain*, fi_info*, fid_ep**, void*) { return -FI_ENOSYS; },
     .cntr_open = open_counter,
-    .poll_open = [](fid_domain*, fi_poll_attr*, fid_poll**) { return -FI_ENOSYS; },
+    .poll_open = open_poll_set,
     .stx_ctx = [](fid_domain*, fi_tx_attr*, fid_stx**, void*) { return -FI_ENOSYS; },
     .srx_ctx = [](fid_domain*, fi_rx_attr*, fid_ep**, void*) { return -FI_ENOSYS; },
     .query_atomic = query_atomic,

@@ -387,6 +387,44 @@ TEST_CASE("a child of fork() closes its copies of what the parent goes on to use
   }
 }
 
+TEST_CASE("a poll set names the queues and counters with news") {
+  Pair pair;
+  fid_cntr* counter = nullptr;
+  int in_counter = 0, in_queue = 0;
+  fi_cntr_attr counters{};
+  REQUIRE(fi_cntr_open(pair.b.domain, &counters, &counter, &in_counter) == 0);
+  fid_cq* queue = nullptr;
+  fi_cq_attr queues{};
+  REQUIRE(fi_cq_open(pair.b.domain, &queues, &queue, &in_queue) == 0);
+  fi_poll_attr attributes{};
+  fid_poll* set = nullptr;
+  REQUIRE(fi_poll_open(pair.b.domain, &attributes, &set) == 0);
+  REQUIRE(fi_poll_add(set, &queue->fid, 0) == 0);
+  REQUIRE(fi_poll_add(set, &counter->fid, 0) == 0);
+  REQUIRE(fi_poll_add(set, &pair.b.queue->fid, 0) == 0);
+  REQUIRE(fi_poll_add(set, &pair.b.endpoint->fid, 0) == -FI_EINVAL);
+  void* contexts[3];
+  REQUIRE(fi_poll(set, contexts, 3) == 0);
+  REQUIRE(fi_cntr_add(counter, 1) == 0);
+  REQUIRE(fi_poll(set, contexts, 3) == 1);
+  REQUIRE(contexts[0] == &in_counter);
+  REQUIRE(fi_poll(set, contexts, 3) == 0);
+  char byte = 0;
+  REQUIRE(fi_trecv(pair.b.endpoint, &byte, 1, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr) == 0);
+  send(pair, "x", 1);
+  pair.next(pair.a);
+  int found = 0;
+  pair.until_done([&]() -> ssize_t { return (found = fi_poll(set, contexts, 3)) == 0 ? -FI_EAGAIN : found; });
+  REQUIRE(found == 1);
+  REQUIRE(contexts[0] == pair.b.queue->fid.context);
+  REQUIRE(pair.next(pair.b).len == 1);
+  REQUIRE(fi_close(&set->fid) == -FI_EBUSY);
+  REQUIRE(fi_close(&queue->fid) == -FI_EBUSY);
+  for (fid* each : {&queue->fid, &counter->fid, &pair.b.queue->fid}) REQUIRE(fi_poll_del(set, each, 0) == 0);
+  REQUIRE(fi_poll_del(set, &queue->fid, 0) == -FI_EINVAL);
+  for (fid* each : {&set->fid, &queue->fid, &counter->fid}) REQUIRE(fi_close(each) == 0);
+}
+
 TEST_CASE("a reader that sleeps is woken by a message") {
   TestNi ni;
   const fi_cq_attr waiting{.size = 0, .flags = 0, .format = FI_CQ_FORMAT_CONTEXT, .wait_obj = FI_WAIT_FD};

@@ -183,7 +183,7 @@ void fill(fi_info& info, uint32_t version, const fi_info* hints, const std::stri
   const uint32_t format = host.size() < kBinaryBytes / 2 ? kBinaryFormat : kStringFormat;
   info.addr_format = or_else(hints != nullptr ? hints->addr_format : 0, format);
   *info.tx_attr = {
-      .caps = info.caps & (kTransmitCaps | kReach),
+      .caps = info.caps & kTransmitCaps,
       .mode = 0,
       .op_flags = transmit.op_flags,
       .msg_order = kOrder,
@@ -195,7 +195,7 @@ void fill(fi_info& info, uint32_t version, const fi_info* hints, const std::stri
       .tclass = FI_TC_UNSPEC,
   };
   *info.rx_attr = {
-      .caps = info.caps & (kReceiveCaps | kReach),
+      .caps = info.caps & kReceiveCaps,
       .mode = 0,
       .op_flags = receive.op_flags,
       .msg_order = kOrder,

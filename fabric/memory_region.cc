@@ -19,7 +19,7 @@ int close_region(fid* fid) {
   {
     const Locked held(domain.lock());
     domain.regions().remove(*region);
-    if (region->writes() != nullptr) region->writes()->remove_region();
+    if (region->writes() != nullptr) region->writes()->waiter().release();
   }
   delete region;
   domain.closed();
@@ -32,8 +32,8 @@ int bind_region(fid* fid, struct fid* object, uint64_t flags) {
   auto* const region = reinterpret_cast<MemoryRegion*>(fid);
   auto* const counter = reinterpret_cast<Counter*>(object);
   const Locked held(region->domain().lock());
-  if (region->writes() != nullptr) region->writes()->remove_region();
-  counter->add_region();
+  if (region->writes() != nullptr) region->writes()->waiter().release();
+  counter->waiter().hold();
   region->set_writes(*counter);
   counter->waiter().add_all(region->domain());
   return 0;

@@ -31,7 +31,10 @@ class Waiter {
   // Makes it poll all endpoints of the domain, also later ones: peers write to a region by any of them.
   void add_all(Domain& domain) noexcept { all_ = &domain; }
   void remove(Endpoint& endpoint) noexcept;
-  bool has_endpoints() const noexcept { return !endpoints_.empty(); }
+  // Objects that name the queue or counter, which cannot be closed before them.
+  void hold() noexcept { ++holders_; }
+  void release() noexcept { --holders_; }
+  bool is_held() const noexcept { return holders_ != 0 || !endpoints_.empty(); }
 
   // Polls every endpoint once. After many empty polls it yields the core: a peer may need it.
   void progress();
@@ -53,6 +56,7 @@ class Waiter {
 
   std::vector<Endpoint*> endpoints_;
   const Domain* all_ = nullptr;
+  uint32_t holders_ = 0;
   uint32_t empty_ = 0;  // polls in a row that found nothing
   const bool has_descriptor_;
   bool armed_ = false;  // a thread may sleep on the descriptor
