@@ -224,6 +224,12 @@ ssize_t Endpoint::receive(fi_addr_t from, ReceiveCall& call) {
   return (call.flags & FI_CLAIM) != 0 ? parts_->receiver.take_claimed(call) : parts_->receiver.post(call);
 }
 
+bool Endpoint::has_operations(fi_addr_t with) {
+  progress();
+  const Peer* const peer = parts_ != nullptr ? parts_->peers.get(with) : nullptr;
+  return peer != nullptr && peer->operations != 0;
+}
+
 ssize_t Endpoint::cancel(const void* context) {
   return parts_ != nullptr && parts_->receiver.cancel(context) ? 0 : -FI_ENOENT;
 }

@@ -25,6 +25,10 @@ namespace unet::fabric {
 // fi_ops_domain::endpoint.
 int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* context);
 
+// The flags of calls that send, or that use the memory of peers.
+constexpr uint64_t kCallFlags =
+    FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_MORE | FI_FENCE | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
+
 // The calls of a program, in endpoint_messages.cc.
 extern fi_ops_msg message_calls;
 extern fi_ops_tagged tagged_calls;
@@ -67,6 +71,7 @@ class Endpoint : public fid_ep {
   template <typename Call>
   ssize_t remote(fi_addr_t to, RemoteCall& call, const Call& of) {
     if (parts_ == nullptr) return -FI_EOPBADSTATE;
+    if (is_fenced(to, call.flags)) return -FI_EAGAIN;
     call.peer = parts_->peers.get(to);
     if (call.peer == nullptr) return -FI_EINVAL;
     ssize_t done = -FI_EAGAIN;
@@ -76,6 +81,8 @@ class Endpoint : public fid_ep {
     const int opened = parts_->peers.open(*call.peer);
     return opened != 0 ? opened : of(parts_->memory);
   }
+  // Whether a call with these flags must wait for the ends of others (FI_FENCE).
+  bool is_fenced(fi_addr_t to, uint64_t flags) { return (flags & FI_FENCE) != 0 && has_operations(to); }
   ssize_t cancel(const void* context);
   // The address vector has no longer this number for this target.
   void forget(fi_addr_t number, const std::string& target) {
@@ -119,6 +126,7 @@ class Endpoint : public fid_ep {
   int bind_queue(CompletionQueue& queue, uint64_t flags);
   int bind_counter(Counter& counter, uint64_t flags);
   ssize_t send_later(Peer& peer, SendCall& call);
+  bool has_operations(fi_addr_t with);
   void settle();
   bool is_settled() const noexcept { return !parts_->outgoing.has_work() && parts_->outbox.empty() && parts_->sender.empty(); }
 

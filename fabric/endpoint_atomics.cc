@@ -5,9 +5,6 @@
 namespace unet::fabric {
 namespace {
 
-constexpr uint64_t kFlags = FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_MORE | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
-                            FI_DELIVERY_COMPLETE;
-
 // Local memory of a call, as pieces of bytes.
 class Data {
  public:
@@ -65,7 +62,7 @@ ssize_t call(fid_ep* endpoint, AtomicKind kind, Local operands, Local compare, L
 
 ssize_t call_message(fid_ep* endpoint, AtomicKind kind, const fi_msg_atomic& message, Local compare, Local result,
                      uint64_t flags) noexcept {
-  if ((flags & ~kFlags) != 0) return -FI_EBADFLAGS;
+  if ((flags & ~kCallFlags) != 0) return -FI_EBADFLAGS;
   if (message.rma_iov_count != 1) return -FI_EINVAL;
   const Local operands{message.msg_iov, message.op == FI_ATOMIC_READ ? 0 : message.iov_count};
   return call(endpoint, kind, operands, compare, result, {message.addr, message.rma_iov->addr, message.rma_iov->key}, message.datatype,

@@ -8,8 +8,6 @@
 namespace unet::fabric {
 namespace {
 
-constexpr uint64_t kSendFlags =
-    FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_MORE | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 constexpr uint64_t kReceiveFlags = FI_COMPLETION | FI_MORE | FI_MULTI_RECV;
 constexpr uint64_t kTaggedReceiveFlags = FI_COMPLETION | FI_MORE | FI_PEEK | FI_CLAIM | FI_DISCARD;
 
@@ -42,13 +40,13 @@ ssize_t inject(fid_ep* endpoint, fi_addr_t to, SendCall&& call, uint64_t flags =
 
 template <typename Message>
 ssize_t send_message(fid_ep* endpoint, const Message& message, SendCall&& call, uint64_t flags) noexcept {
-  if ((flags & ~kSendFlags) != 0) return -FI_EBADFLAGS;
+  if ((flags & ~kCallFlags) != 0) return -FI_EBADFLAGS;
   call.pieces = pieces_of(message.msg_iov, message.iov_count);
   if (call.pieces.size() > kIovMax || ((flags & FI_INJECT) != 0 && length_of(call.pieces) > kEagerMax)) return -FI_EINVAL;
   call.data = message.data;
   call.flags = flags;
   call.context = message.context;
-  return locked(endpoint, [&](Endpoint& of) { return of.send(message.addr, call); });
+  return locked(endpoint, [&](Endpoint& of) { return of.is_fenced(message.addr, flags) ? -FI_EAGAIN : of.send(message.addr, call); });
 }
 
 // ---- receives

@@ -5,9 +5,6 @@
 namespace unet::fabric {
 namespace {
 
-constexpr uint64_t kFlags =
-    FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_MORE | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
-
 using Function = ssize_t (RemoteMemory::*)(const RemoteCall& call);
 
 // `flags` beside the endpoint's.
@@ -21,7 +18,7 @@ ssize_t call(Function of, fid_ep* endpoint, fi_addr_t to, RemoteCall arguments, 
 }
 
 ssize_t call_message(Function of, fid_ep* endpoint, const fi_msg_rma& message, uint64_t flags) noexcept {
-  if ((flags & ~kFlags) != 0) return -FI_EBADFLAGS;
+  if ((flags & ~kCallFlags) != 0) return -FI_EBADFLAGS;
   if (message.iov_count > kIovMax || message.rma_iov_count != 1) return -FI_EINVAL;
   const std::span<const iovec> pieces(message.msg_iov, message.iov_count);
   size_t length = 0;

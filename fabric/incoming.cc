@@ -44,6 +44,7 @@ std::optional<uint32_t> Incoming::expect(Fetch fetch) {
   uint32_t token = 0;
   Fetch* const added = fetches_.add(token);
   if (added == nullptr) return std::nullopt;
+  ++fetch.envelope.peer->operations;
   *added = std::move(fetch);
   added->busy = true;
   return token;
@@ -55,7 +56,7 @@ void Incoming::end(uint32_t token, int error) {
   const Fetch ended = std::move(*found);
   found->busy = true;
   fetches_.remove(token);
-  if (ended.is_answered) --ended.envelope.peer->transfers;  // it was not expect() that began it
+  --(ended.is_answered ? ended.envelope.peer->transfers : ended.envelope.peer->operations);  // begun by fetch(), or by expect()
   ended.owner->fetched(ended, error);
 }
 

@@ -57,7 +57,10 @@ class Incoming {
   // Ends such a wait. copy(): by a copy from the peer's memory, which fails if the kernel does not allow it.
   void end(uint32_t token, int error);
   // The request for the bytes could not be sent.
-  void drop(uint32_t token) { fetches_.remove(token); }
+  void drop(uint32_t token) {
+    --fetches_.find(token)->envelope.peer->operations;
+    fetches_.remove(token);
+  }
   bool copy(const Peer* peer, uint32_t token, uint64_t address);
   void fail_all(const Peer& peer, int error);
   // The fetch of a token that a peer has told; nullptr: the token is forged or old.

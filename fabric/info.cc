@@ -15,7 +15,7 @@ constexpr uint64_t kMessages = FI_MSG | FI_TAGGED, kRemote = FI_RMA | FI_ATOMIC,
 constexpr uint64_t kDirections = FI_SEND | FI_RECV, kRemoteDirections = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr uint64_t kReceiveExtras = FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV | FI_RMA_EVENT;
 constexpr uint64_t kReach = FI_LOCAL_COMM | FI_REMOTE_COMM;
-constexpr uint64_t kTransmitCaps = kKinds | FI_SEND | FI_READ | FI_WRITE;
+constexpr uint64_t kTransmitCaps = kKinds | FI_FENCE | FI_SEND | FI_READ | FI_WRITE;
 constexpr uint64_t kReceiveCaps = kKinds | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | kReceiveExtras;
 constexpr uint64_t kCaps = kTransmitCaps | kReceiveCaps | kReach;
 constexpr uint64_t kTransmitFlags = FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;

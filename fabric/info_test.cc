@@ -24,6 +24,7 @@ TEST_CASE("hints are met, or refused with -FI_ENODATA") {
          h.domain_attr->resource_mgmt = FI_RM_ENABLED;
        }},
       {"a kind of endpoint", false, [](fi_info& h) { h.ep_attr->type = FI_EP_MSG; }},
+      {"fences", true, [](fi_info& h) { h.caps = FI_RMA | FI_FENCE; }},
       {"multicast", false, [](fi_info& h) { h.caps = FI_MULTICAST; }},
       {"an order of completions", false, [](fi_info& h) { h.rx_attr->comp_order = FI_ORDER_STRICT; }},
       {"an order of messages", false, [](fi_info& h) { h.tx_attr->msg_order = FI_ORDER_STRICT; }},

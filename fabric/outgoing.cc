@@ -17,6 +17,7 @@ Outgoing::Operation* Outgoing::begin(Peer& peer, std::span<const iovec> pieces, 
   Operation* const operation = operations_.add(token);
   if (operation == nullptr) return nullptr;
   operation->peer = &peer;
+  ++peer.operations;
   operation->buffer = Buffer(pieces);
   if (!copies) return operation;
   const size_t length = operation->buffer.size();
@@ -40,6 +41,7 @@ bool Outgoing::begin_read(Peer& peer, const iovec& piece, const MemoryRegion& re
 }
 
 void Outgoing::remove(uint32_t token, const Operation& operation) {
+  --operation.peer->operations;
   if (operation.region != 0) --operation.peer->transfers;
   if (operation.copy != nullptr) --copies_;
   operations_.remove(token);

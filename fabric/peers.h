@@ -44,6 +44,7 @@ struct Peer {
   Nanoseconds give_up = 0;               // waiting: until then
   uint32_t unexpected = 0;               // messages of the peer that we store
   uint64_t early_bytes = 0;              // their bytes
+  uint32_t operations = 0;               // under way; FI_FENCE waits for their ends
   uint32_t transfers = 0;                // in pieces, that the peer has asked for
   PeerMemory memory;
 

@@ -137,6 +137,24 @@ TEST_CASE("a read goes on in pieces when the kernel forbids to read the peer's m
   ::waitpid(child, nullptr, 0);
 }
 
+TEST_CASE("a call with FI_FENCE waits for the ends of those before it") {
+  Pair pair;
+  std::string memory(100'000, '-'), back(100'000, '?');
+  const Region region(pair.b, memory.data(), memory.size());
+  pair.until_done([&] { return fi_read(pair.a.endpoint, back.data(), back.size(), nullptr, pair.to_b, 0, 42, nullptr); });
+  const iovec local{back.data(), 8};
+  const fi_rma_iov remote{.addr = 0, .len = 8, .key = 42};
+  const fi_msg_rma write{.msg_iov = &local, .desc = nullptr, .iov_count = 1, .addr = pair.to_b, .rma_iov = &remote, .rma_iov_count = 1,
+                         .context = &pair, .data = 0};
+  const fi_msg message{.msg_iov = &local, .desc = nullptr, .iov_count = 1, .addr = pair.to_b, .context = &pair, .data = 0};
+  REQUIRE(fi_writemsg(pair.a.endpoint, &write, FI_FENCE) == -FI_EAGAIN);
+  REQUIRE(fi_sendmsg(pair.a.endpoint, &message, FI_FENCE) == -FI_EAGAIN);
+  pair.next(pair.a);
+  REQUIRE(fi_writemsg(pair.a.endpoint, &write, FI_FENCE) == 0);
+  pair.next(pair.a);
+  REQUIRE(fi_sendmsg(pair.a.endpoint, &message, FI_FENCE) == 0);
+}
+
 TEST_CASE("several pieces without bytes are a write") {
   Pair pair;
   char byte = 0;
