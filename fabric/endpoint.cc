@@ -270,7 +270,7 @@ int Endpoint::descriptor() {
 int open_endpoint(fid_domain* fid, fi_info* info, fid_ep** endpoint, void* context) {
   Domain& domain = *static_cast<Domain*>(fid);
   if (info == nullptr || info->ep_attr == nullptr) return -FI_EINVAL;
-  if (info->ep_attr->type != FI_EP_RDM && info->ep_attr->type != FI_EP_UNSPEC) return -FI_EOPNOTSUPP;
+  if (info->ep_attr->type == FI_EP_MSG || info->ep_attr->type > FI_EP_RDM) return -FI_EOPNOTSUPP;
   if (info->ep_attr->tx_ctx_cnt > 1 || info->ep_attr->rx_ctx_cnt > 1) return -FI_EINVAL;
   return guarded([&]() -> int {
     Address own{new_name(), domain.host()};

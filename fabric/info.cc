@@ -18,12 +18,14 @@ constexpr uint64_t kReach = FI_LOCAL_COMM | FI_REMOTE_COMM;
 constexpr uint64_t kTransmitCaps = kKinds | FI_FENCE | FI_SEND | FI_READ | FI_WRITE;
 constexpr uint64_t kReceiveCaps = kKinds | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | kReceiveExtras;
 constexpr uint64_t kCaps = kTransmitCaps | kReceiveCaps | kReach;
+constexpr uint64_t kDatagramCaps = FI_MSG | kDirections | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV | kReach;
 constexpr uint64_t kTransmitFlags = FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 constexpr uint64_t kReceiveFlags = FI_COMPLETION | FI_MULTI_RECV;
 constexpr size_t kRegionsMax = 1024 * 1024;
 constexpr size_t kObjectsMax = 4096;  // completion queues, endpoints and others of a domain
 constexpr uint64_t kTagFormat = ~uint64_t{0};
 constexpr char kFabricName[] = "unet";
+constexpr uint64_t kByUtility = uint64_t{1} << 59;  // a flag of calls by libfabric's layers ofi_rxd and ofi_rxm
 
 // Explains in the log why hints are refused.
 class Judge {
@@ -73,9 +75,10 @@ class Judge {
     at_most(of.iov_limit, kIovMax, "rx_attr->iov_limit");
   }
   void endpoint(const fi_ep_attr& of) noexcept {
-    may_be(of.type, FI_EP_RDM, FI_EP_RDM, "ep_attr->type");
+    may_be(of.type, FI_EP_RDM, FI_EP_DGRAM, "ep_attr->type");
+    if (of.type == FI_EP_DGRAM) may(hints_->caps, kDatagramCaps, "caps of datagrams");
     require(of.protocol == FI_PROTO_UNSPEC || of.protocol == kBinaryFormat, "ep_attr->protocol");
-    at_most(of.max_msg_size, kMessageMax, "ep_attr->max_msg_size");
+    at_most(of.max_msg_size, of.type == FI_EP_DGRAM ? kEagerMax : kMessageMax, "ep_attr->max_msg_size");
     at_most(of.max_order_raw_size | of.max_order_war_size | of.max_order_waw_size, 0, "ep_attr->max_order sizes");
     require(of.tx_ctx_cnt <= 1 && of.rx_ctx_cnt <= 1, "ep_attr->tx_ctx_cnt or rx_ctx_cnt");
     require(of.auth_key_size == 0, "ep_attr->auth_key");
@@ -109,10 +112,10 @@ struct FreeInfo {
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
 // What the answer has: the capabilities of the hints, or all; each with both directions if the hints name none.
-uint64_t caps_of(const fi_info* hints) noexcept {
-  if (hints == nullptr || hints->caps == 0) return kCaps;
+uint64_t caps_of(const fi_info* hints, bool datagrams) noexcept {
+  if (hints == nullptr || hints->caps == 0) return datagrams ? kDatagramCaps : kCaps;
   uint64_t caps = hints->caps | kReach;
-  if ((caps & kKinds) == 0) caps |= kKinds;
+  if ((caps & kKinds) == 0) caps |= datagrams ? FI_MSG : kKinds;
   if ((caps & kMessages) != 0 && (caps & kDirections) == 0) caps |= kDirections;
   if ((caps & kRemote) != 0 && (caps & kRemoteDirections) == 0) caps |= kRemoteDirections;
   return caps;
@@ -178,7 +181,8 @@ void fill(fi_info& info, uint32_t version, const fi_info* hints, const std::stri
   const fi_tx_attr& transmit = hints != nullptr && hints->tx_attr != nullptr ? *hints->tx_attr : kNoTransmit;
   const fi_rx_attr& receive = hints != nullptr && hints->rx_attr != nullptr ? *hints->rx_attr : kNoReceive;
   const fi_domain_attr& domain = hints != nullptr && hints->domain_attr != nullptr ? *hints->domain_attr : kNoDomain;
-  info.caps = caps_of(hints);
+  const bool datagrams = hints != nullptr && hints->ep_attr != nullptr && hints->ep_attr->type == FI_EP_DGRAM;
+  info.caps = caps_of(hints, datagrams);
   // A host's name may leave no room for a binary address.
   const uint32_t format = host.size() < kBinaryBytes / 2 ? kBinaryFormat : kStringFormat;
   info.addr_format = or_else(hints != nullptr ? hints->addr_format : 0, format);
@@ -205,10 +209,10 @@ void fill(fi_info& info, uint32_t version, const fi_info* hints, const std::stri
       .iov_limit = kIovMax,
   };
   fi_ep_attr& endpoint = *info.ep_attr;
-  endpoint.type = FI_EP_RDM;
+  endpoint.type = datagrams ? FI_EP_DGRAM : FI_EP_RDM;  // datagrams are messages, and reliable too
   endpoint.protocol = kBinaryFormat;
   endpoint.protocol_version = 1;
-  endpoint.max_msg_size = kMessageMax;
+  endpoint.max_msg_size = datagrams ? kEagerMax : kMessageMax;
   endpoint.mem_tag_format = kTagFormat;
   endpoint.tx_ctx_cnt = endpoint.rx_ctx_cnt = 1;
   fi_domain_attr& to = *info.domain_attr;
@@ -233,6 +237,8 @@ void fill(fi_info& info, uint32_t version, const fi_info* hints, const std::stri
 int get_info(uint32_t version, const char* node, const char* service, uint64_t flags, const fi_info* hints, fi_info** info) {
   return guarded([&]() -> int {
     if (!Judge(hints).accepts()) return -FI_ENODATA;
+    // libfabric lists `unet;ofi_rxd` before `unet`.
+    if ((flags & kByUtility) != 0 && ::secure_getenv("UNET_RXD") == nullptr) return -FI_ENODATA;
     const auto ni = open_network_interface();
     if (!ni) {
       warn(FI_LOG_CORE, ni.error().text);

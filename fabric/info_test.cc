@@ -24,6 +24,11 @@ TEST_CASE("hints are met, or refused with -FI_ENODATA") {
          h.domain_attr->resource_mgmt = FI_RM_ENABLED;
        }},
       {"a kind of endpoint", false, [](fi_info& h) { h.ep_attr->type = FI_EP_MSG; }},
+      {"datagrams", true, [](fi_info& h) { h.ep_attr->type = FI_EP_DGRAM; }},
+      {"datagrams with tags", false, [](fi_info& h) {
+         h.ep_attr->type = FI_EP_DGRAM;
+         h.caps = FI_TAGGED;
+       }},
       {"fences", true, [](fi_info& h) { h.caps = FI_RMA | FI_FENCE; }},
       {"multicast", false, [](fi_info& h) { h.caps = FI_MULTICAST; }},
       {"an order of completions", false, [](fi_info& h) { h.rx_attr->comp_order = FI_ORDER_STRICT; }},
@@ -43,6 +48,21 @@ TEST_CASE("hints are met, or refused with -FI_ENODATA") {
     INFO(row.what);
     REQUIRE(ask(answer, row.change) == (row.met ? 0 : -FI_ENODATA));
   }
+}
+
+TEST_CASE("libfabric's own layers find nothing below them, unless the user asks for it") {
+  TestNi ni;
+  const Info hints(fi_allocinfo());
+  hints->ep_attr->type = FI_EP_DGRAM;
+  constexpr uint64_t kByUtility = uint64_t{1} << 59;
+  fi_info* made = nullptr;
+  REQUIRE(get_info(FI_VERSION(1, 17), nullptr, nullptr, kByUtility, hints.get(), &made) == -FI_ENODATA);
+  ::setenv("UNET_RXD", "1", 1);
+  REQUIRE(get_info(FI_VERSION(1, 17), nullptr, nullptr, kByUtility, hints.get(), &made) == 0);
+  ::unsetenv("UNET_RXD");
+  const Info answer(made);
+  REQUIRE(answer->ep_attr->type == FI_EP_DGRAM);
+  REQUIRE(answer->ep_attr->max_msg_size == kEagerMax);
 }
 
 TEST_CASE("an answer has the capabilities of the hints, or all") {

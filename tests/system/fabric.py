@@ -125,6 +125,12 @@ def test_pingpong_of_all_sizes():
             pingpong(env, "-S", "all", "-m", mode)
 
 
+def test_pingpong_of_datagrams():
+    need("fi_pingpong")
+    with network_interface() as env:
+        pingpong(env, "-e", "dgram", "-S", "all")
+
+
 def test_pingpong_over_a_wire():
     need("fi_pingpong")
     with two_hosts("") as (alpha, beta):
