@@ -3,7 +3,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstring>
@@ -45,12 +44,6 @@ int control(fid* fid, int command, void* argument) {
   }
 }
 
-const char* error_text(fid_cq*, int code, const void*, char* to, size_t length) {
-  const char* const text = fi_strerror(code);
-  if (to != nullptr && length > 0) *std::copy_n(text, std::min(length - 1, std::strlen(text)), to) = '\0';
-  return text;
-}
-
 // Each format begins like the next one.
 size_t bytes_of(fi_cq_format format) noexcept {
   switch (format) {
@@ -82,7 +75,7 @@ fi_ops_cq kOps = {
       of(queue).signal();
       return 0;
     },
-    .strerror = error_text,
+    .strerror = error_text<fid_cq>,
 };
 
 }  // namespace

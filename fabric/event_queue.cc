@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
 #include "fabric/operations_table.h"
 #include "fabric/provider.h"
@@ -31,12 +30,6 @@ int control(fid* fid, int command, void* argument) {
   return 0;
 }
 
-const char* error_text(fid_eq*, int code, const void*, char* to, size_t length) {
-  const char* const text = fi_strerror(code);
-  if (to != nullptr && length > 0) *std::copy_n(text, std::min(length - 1, std::strlen(text)), to) = '\0';
-  return text;
-}
-
 fi_ops kFidOps = fid_ops(close_queue, no_bind, control);
 fi_ops_eq kOps = {
     .size = sizeof(fi_ops_eq),
@@ -54,7 +47,7 @@ fi_ops_eq kOps = {
     .sread = [](fid_eq* queue, uint32_t* event, void* to, size_t length, int timeout, uint64_t flags) {
       return of(queue).read(event, to, length, flags, timeout);
     },
-    .strerror = error_text,
+    .strerror = error_text<fid_eq>,
 };
 
 }  // namespace

@@ -4,10 +4,21 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 
+#include <algorithm>
+#include <cstring>
+
 namespace unet::fabric {
 
 inline int no_bind(fid*, fid*, uint64_t) { return -FI_ENOSYS; }
 inline int no_control(fid*, int, void*) { return -FI_ENOSYS; }
+
+// The text of an error that a queue has told, as provider's text: both have the same numbers.
+template <typename Queue>
+const char* error_text(Queue*, int code, const void*, char* to, size_t length) {
+  const char* const text = fi_strerror(code);
+  if (to != nullptr && length > 0) *std::copy_n(text, std::min(length - 1, std::strlen(text)), to) = '\0';
+  return text;
+}
 
 constexpr fi_ops fid_ops(int (*close)(fid*), int (*bind)(fid*, fid*, uint64_t) = no_bind,
                          int (*control)(fid*, int, void*) = no_control) noexcept {

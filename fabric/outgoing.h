@@ -1,6 +1,8 @@
 // outgoing.h - operations that wait for a peer's answer, and the pieces that the peer asks for; used by Sender and RemoteMemory.
 #pragma once
 
+#include <rdma/fi_errno.h>
+
 #include <vector>
 
 #include "am/endpoint.h"
@@ -12,6 +14,12 @@
 #include "fabric/slots.h"
 
 namespace unet::fabric {
+
+// What a call returns that has sent a request.
+inline ssize_t outcome(am::Outcome of) noexcept {
+  if (__builtin_expect(of == am::Outcome::sent, 1)) return 0;
+  return of == am::Outcome::not_sent ? -FI_EAGAIN : -FI_ECONNRESET;
+}
 
 class Outgoing {
  public:

@@ -134,6 +134,11 @@ void Receiver::forget(Arrived& message) noexcept {
   messages_.give(message);
 }
 
+void Receiver::discard(Arrived& message) {
+  if (message.is_announced || (message.envelope.flags & MessageFlags::kAnswer) != 0) answer_done(message.envelope, nullptr, 0);
+  forget(message);
+}
+
 // Gives a message that has arrived to a receive.
 void Receiver::take(Posted& receive, Arrived& message) {
   if (message.is_announced) {
@@ -225,8 +230,7 @@ void Receiver::complete(Posted& receive, const Envelope& envelope, size_t offset
 
 // ---- calls of the program
 
-ssize_t Receiver::post(const ReceiveCall& call) {
-  if (__builtin_expect(posted_ >= kReceiveSize, 0)) return -FI_EAGAIN;
+inline Posted& Receiver::begin(const ReceiveCall& call) {
   Posted& receive = receives_.take();
   copy_words(&receive.selector, &call.selector, sizeof call.selector);
   receive.buffer = call.pieces.size() == 1 ? Buffer(call.pieces[0].iov_base, call.pieces[0].iov_len) : Buffer(call.pieces);
@@ -234,13 +238,19 @@ ssize_t Receiver::post(const ReceiveCall& call) {
   receive.flags = call.flags;
   receive.used = 0;
   receive.under_way = 0;
+  receive.is_posted = false;
   ++posted_;
+  return receive;
+}
+
+ssize_t Receiver::post(const ReceiveCall& call) {
+  if (__builtin_expect(posted_ >= kReceiveSize, 0)) return -FI_EAGAIN;
+  Posted& receive = begin(call);
   Matcher& engine = matcher(call.is_tagged);
   if (engine.arrived().empty()) {
     engine.add(receive);
     return 0;
   }
-  receive.is_posted = false;
   if ((call.flags & FI_MULTI_RECV) == 0) {
     Arrived* const message = engine.match(call.selector);
     if (message == nullptr) {
@@ -277,8 +287,7 @@ ssize_t Receiver::peek(const ReceiveCall& call) {
     engine.claim(*message, call.context);
   } else if ((call.flags & FI_DISCARD) != 0) {
     engine.remove(*message);
-    if (message->is_announced || (message->envelope.flags & MessageFlags::kAnswer) != 0) answer_done(message->envelope, nullptr, 0);
-    forget(*message);
+    discard(*message);
   }
   reports_.succeed(call.flags, completion);
   return 0;
@@ -294,20 +303,11 @@ ssize_t Receiver::take_claimed(const ReceiveCall& call) {
     return 0;
   }
   if ((call.flags & FI_DISCARD) != 0) {
-    if (message->is_announced || (message->envelope.flags & MessageFlags::kAnswer) != 0) answer_done(message->envelope, nullptr, 0);
-    forget(*message);
+    discard(*message);
     reports_.succeed(call.flags, {.context = call.context, .flags = FI_RECV | (call.is_tagged ? FI_TAGGED : FI_MSG)});
     return 0;
   }
-  Posted& receive = receives_.take();
-  receive.buffer = Buffer(call.pieces);
-  receive.context = call.context;
-  receive.flags = call.flags & ~uint64_t{FI_MULTI_RECV};
-  receive.used = 0;
-  receive.under_way = 0;
-  receive.is_posted = false;
-  ++posted_;
-  take(receive, *message);
+  take(begin(call), *message);
   return 0;
 }
 

@@ -60,6 +60,8 @@ class Receiver final : FetchOwner {
   Pace pace_of(const Peer& peer, uint64_t part) const noexcept;
   void store(const Envelope& envelope, Bytes payload, am::Token* token);
   void forget(Arrived& message) noexcept;
+  void discard(Arrived& message);
+  Posted& begin(const ReceiveCall& call);
   void take(Posted& receive, Arrived& message);
   size_t reserve(Posted& receive, const Envelope& envelope) noexcept;
   void deliver(Posted& receive, const Envelope& envelope, Bytes payload, am::Token* token);

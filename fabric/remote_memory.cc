@@ -56,11 +56,6 @@ RemoteMemory::RemoteMemory(am::Endpoint& endpoint, Peers& peers, Outbox& outbox,
   endpoint_.set_handler(Handlers::kAtomic, on_atomic, this);
 }
 
-ssize_t RemoteMemory::outcome(am::Outcome of) noexcept {
-  if (__builtin_expect(of == am::Outcome::sent, 1)) return 0;
-  return of == am::Outcome::not_sent ? -FI_EAGAIN : -FI_ECONNRESET;
-}
-
 // The memory that a peer names; a null pointer: it may not.
 MutableBytes RemoteMemory::part(uint64_t key, uint64_t address, uint64_t length, uint64_t access, MemoryRegion*& region) noexcept {
   region = regions_.find(key);

@@ -75,7 +75,6 @@ class RemoteMemory final : FetchOwner {
   ssize_t atomic_to_self(const AtomicCall& call, size_t bytes, Bytes operands);
   int apply(const AtomicCall& call, uint64_t bytes, Bytes operands, MutableBytes result);
   Outgoing::Operation* begin(const RemoteCall& call, std::span<const iovec> pieces, uint32_t& token);
-  static ssize_t outcome(am::Outcome of) noexcept;
 
   am::Endpoint& endpoint_;
   Peers& peers_;

@@ -30,11 +30,6 @@ Sender::Sender(am::Endpoint& endpoint, Peers& peers, Outgoing& outgoing, const R
   endpoint_.set_handler(Handlers::kPace, on_pace, this);
 }
 
-ssize_t Sender::outcome(am::Outcome of) noexcept {
-  if (__builtin_expect(of == am::Outcome::sent, 1)) return 0;
-  return of == am::Outcome::not_sent ? -FI_EAGAIN : -FI_ECONNRESET;
-}
-
 inline void Sender::succeed(const SendCall& call) const noexcept {
   reports_.succeed(call.flags, {.context = call.context, .flags = FI_SEND | kind_of(call)}, call.is_silent);
 }

@@ -56,7 +56,6 @@ class Sender {
   ssize_t send_to_self(const SendCall& call, size_t length);
   const Outgoing::Operation* begin(const SendCall& call, bool copies, uint32_t& token);
   void succeed(const SendCall& call) const noexcept;
-  static ssize_t outcome(am::Outcome of) noexcept;
 
   am::Endpoint& endpoint_;
   Peers& peers_;
