@@ -52,6 +52,13 @@ class Buffer {
       to = to.subspan(length);
     });
   }
+  // Copies the bytes, and refers to the copy from now on. Returns the copy.
+  std::unique_ptr<std::byte[]> detach() {
+    auto bytes = std::make_unique_for_overwrite<std::byte[]>(size_);
+    read(0, {bytes.get(), size_});
+    *this = Buffer(bytes.get(), size_);
+    return bytes;
+  }
 
  private:
   static void copy(std::byte* to, const std::byte* from, size_t length) noexcept {

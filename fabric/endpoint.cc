@@ -242,7 +242,7 @@ void Endpoint::settle() {
     parts_->incoming.fail_all(*lost, FI_ECONNRESET);
     parts_->receiver.fail_all(*lost, FI_ECONNRESET);
     parts_->outbox.drop(*lost);
-    parts_->sender.drop(*lost);
+    parts_->sender.fail_all(*lost, FI_ECONNRESET);
   }
   parts_->outbox.progress();
   parts_->sender.progress();

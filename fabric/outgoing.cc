@@ -20,10 +20,7 @@ Outgoing::Operation* Outgoing::begin(Peer& peer, std::span<const iovec> pieces, 
   ++peer.operations;
   operation->buffer = Buffer(pieces);
   if (!copies) return operation;
-  const size_t length = operation->buffer.size();
-  operation->copy = std::make_unique_for_overwrite<std::byte[]>(length);
-  operation->buffer.read(0, {operation->copy.get(), length});
-  operation->buffer = Buffer(operation->copy.get(), length);
+  operation->copy = operation->buffer.detach();
   ++copies_;
   return operation;
 }

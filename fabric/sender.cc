@@ -34,6 +34,10 @@ inline void Sender::succeed(const SendCall& call) const noexcept {
   reports_.succeed(call.flags, {.context = call.context, .flags = FI_SEND | kind_of(call)}, call.is_silent);
 }
 
+void Sender::fail(const SendCall& call, int error) const {
+  reports_.fail({.context = call.context, .flags = FI_SEND | kind_of(call)}, error);
+}
+
 ssize_t Sender::send(const SendCall& call) {
   size_t length = 0;
   for (const iovec& piece : call.pieces) length += piece.iov_len;
@@ -50,12 +54,11 @@ ssize_t Sender::send(const SendCall& call) {
 
 ssize_t Sender::queue(const SendCall& call) {
   std::deque<Queued>& queue = queues_[call.peer];
-  uint32_t token = 0;
-  const Outgoing::Operation* const operation =
-      queue.size() < kQueuedMax ? begin(call, (call.flags & FI_INJECT) != 0, token) : nullptr;
-  if (operation == nullptr) return -FI_EAGAIN;
-  queue.push_back({call, token});
-  queue.back().call.pieces = operation->buffer.pieces();
+  if (queue.size() >= kQueuedMax) return -FI_EAGAIN;
+  Buffer buffer(call.pieces);
+  std::unique_ptr<std::byte[]> copy = (call.flags & FI_INJECT) != 0 ? buffer.detach() : nullptr;
+  Queued& queued = queue.emplace_back(Queued{call, std::move(buffer), std::move(copy)});
+  queued.call.pieces = queued.buffer.pieces();
   call.peer->set_queued(true);
   return 0;
 }
@@ -67,8 +70,7 @@ void Sender::progress() {
     while (!queue.empty() && peer->pace != Pace::none) {
       const ssize_t sent = opened == 0 ? send(queue.front().call) : opened;
       if (sent == -FI_EAGAIN) break;
-      if (sent == 0) outgoing_.drop(queue.front().token);
-      if (sent != 0) outgoing_.end(queue.front().token, static_cast<int>(-sent));
+      if (sent != 0) fail(queue.front().call, static_cast<int>(-sent));
       queue.pop_front();
     }
     if (queue.empty()) peer->set_queued(false);
@@ -76,7 +78,8 @@ void Sender::progress() {
   }
 }
 
-void Sender::drop(Peer& peer) {
+void Sender::fail_all(Peer& peer, int error) {
+  for (const Queued& each : queues_[&peer]) fail(each.call, error);
   queues_.erase(&peer);
   peer.set_queued(false);
 }

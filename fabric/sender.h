@@ -40,13 +40,14 @@ class Sender {
   // Sends what waits.
   void progress();
   bool empty() const noexcept { return queues_.empty(); }
-  // Forgets what waits for a lost peer. Outgoing tells the ends.
-  void drop(Peer& peer);
+  // Ends the sends that wait for a lost peer.
+  void fail_all(Peer& peer, int error);
 
  private:
   struct Queued {
     SendCall call;
-    uint32_t token;  // the operation that has the bytes
+    Buffer buffer;                      // the pieces of the call
+    std::unique_ptr<std::byte[]> copy;  // FI_INJECT: the bytes
   };
   static void on_pace(am::Token& token, void* sender);
 
@@ -56,6 +57,7 @@ class Sender {
   ssize_t send_to_self(const SendCall& call, size_t length);
   const Outgoing::Operation* begin(const SendCall& call, bool copies, uint32_t& token);
   void succeed(const SendCall& call) const noexcept;
+  void fail(const SendCall& call, int error) const;
 
   am::Endpoint& endpoint_;
   Peers& peers_;

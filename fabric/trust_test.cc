@@ -334,6 +334,34 @@ TEST_CASE("answers to operations that do not exist, or of another peer, end noth
   REQUIRE(got == text);
 }
 
+TEST_CASE("answers to a send that waits for its channel change nothing") {
+  Liar liar;
+  const uint8_t lie = GENERATE(Handlers::kDone, Handlers::kGo);
+  uint64_t source = 0;
+  liar.endpoint->set_handler(Handlers::kHello, [](am::Token& token, void* to) { *static_cast<uint64_t*>(to) = token.source(); }, &source);
+  const std::string name = liar.side.name();
+  std::string address = "liar" + name.substr(name.find('@'));
+  address.resize(name.size());
+  fi_addr_t to = FI_ADDR_NOTAVAIL;
+  REQUIRE(fi_av_insert(liar.side.vector, address.data(), 1, &to, 0, nullptr) == 1);
+  char first[] = "ab", second[] = "cd";
+  const iovec pieces[] = {{first, 2}, {second, 2}};
+  REQUIRE(fi_tsendv(liar.side.endpoint, pieces, nullptr, 2, to, 1, nullptr) == 0);
+  for (int i = 0; i < 1'000'000 && source == 0; ++i) liar.poll();
+  REQUIRE(source != 0);
+  REQUIRE(liar.endpoint->map_back(1, source).has_value());
+  const auto say = [&](uint8_t handler, std::vector<uint32_t> words, const std::string& payload = {}) {
+    while (liar.endpoint->request_now(1, handler, as_bytes(payload.data(), payload.size()), words) == am::Outcome::not_sent) liar.poll();
+    liar.settle();
+  };
+  say(lie, {0, 0});
+  REQUIRE_FALSE(liar.has_completion());
+  REQUIRE(liar.heard[Handlers::kPiece].empty());
+  say(Handlers::kWelcome, {kProtocolVersion, static_cast<uint32_t>(fabric::Answer::accepted)}, std::string(sizeof(Identity), '\0'));
+  REQUIRE(liar.has_completion());
+  REQUIRE(liar.heard[Handlers::kLine].back() == std::vector<uint32_t>{kTagged | 4 << 8, 1, 0, 'a' | 'b' << 8 | 'c' << 16 | 'd' << 24});
+}
+
 TEST_CASE("a claimed message of a peer that is gone fails its receive") {
   Liar liar;
   liar.greet();
