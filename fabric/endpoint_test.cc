@@ -1,6 +1,7 @@
 // endpoint_test.cc - messages between two endpoints through libfabric's interface: sizes, order, matching, and ends.
 #include <catch2/catch.hpp>
 
+#include <atomic>
 #include <thread>
 
 #include "fabric/test_side.h"
@@ -370,11 +371,16 @@ TEST_CASE("a child of fork() closes its copies of what the parent goes on to use
     const pid_t child = ::fork();
     if (child == 0) {
       ::alarm(30);
+      std::atomic<bool> closed = false;
+      std::thread own([&] { closed.wait(false); });  // mostly with the handle of a thread of the parent
       pair.a.close_endpoint();
       pair.b.close_endpoint();
       for (const Side* each : {&pair.a, &pair.b}) {
         if (fi_close(&each->queue->fid) != 0 || fi_close(&each->vector->fid) != 0 || fi_close(&each->domain->fid) != 0) ::_exit(1);
       }
+      closed = true;
+      closed.notify_one();
+      own.join();
       ::_exit(0);
     }
     int status = -1;

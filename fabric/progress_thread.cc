@@ -36,7 +36,7 @@ Everyone& everyone() {
 void ProgressThread::before_fork() {
   everyone().mutex.lock();
   for (ProgressThread* const each : everyone().threads) {
-    each->is_locked_ = each->thread_.joinable();
+    each->is_locked_ = each->thread_ != nullptr;
     if (each->is_locked_) each->domain_.lock().lock();
   }
 }
@@ -59,26 +59,27 @@ ProgressThread::~ProgressThread() {
     const std::lock_guard held(everyone().mutex);
     std::erase(everyone().threads, this);
   }
-  if (!thread_.joinable()) return;
+  if (thread_ == nullptr) return;
   if (!is_own_process()) {
-    thread_.detach();  // only the parent has it
+    // Only the parent has the thread. Another thread of this process may have the same handle.
+    static_cast<void>(thread_.release());
     return;
   }
   ends_.store(true, std::memory_order_release);
   constexpr uint64_t kOne = 1;
   [[maybe_unused]] const ssize_t written = ::write(wakes_.get(), &kOne, sizeof kOne);
-  thread_.join();
+  thread_->join();
 }
 
 void ProgressThread::start() noexcept {
-  if (thread_.joinable() || !is_own_process()) return;
+  if (thread_ != nullptr || !is_own_process()) return;
   wakes_ = Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's threads handle its signals
   try {
     domain_.lock().need();
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::make_unique<std::thread>([this] { run(); });
   } catch (const std::exception& error) {
     warn(FI_LOG_DOMAIN, std::string("the program must make all progress, there is no thread for it: ") + error.what());
   }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <memory>
 #include <thread>
 
 #include "fabric/domain_lock.h"
@@ -39,7 +40,7 @@ class ProgressThread {
   Descriptor wakes_;  // ends a sleep
   std::atomic<bool> ends_{false};
   bool is_locked_ = false;  // by fork()
-  std::thread thread_;
+  std::unique_ptr<std::thread> thread_;
 };
 
 }  // namespace unet::fabric

@@ -73,7 +73,7 @@ Endpoint& Endpoint::operator=(Endpoint&& other) noexcept {
 Endpoint::~Endpoint() {
   if (connection_ == nullptr) return;  // moved from
   if (!connection_->is_own()) {
-    upcall_->detach();
+    upcall_->forget();
     return;  // in a forked child only the memory and the descriptors may be released
   }
   stop_upcall();

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -22,9 +23,9 @@ class UpcallThread {
   Status start(int descriptor, std::function<bool()> poll);
   // No call of `poll` runs after stop() returns.
   void stop() noexcept;
-  // Gives up the thread without ending it: in a forked child it does not exist.
-  void detach() noexcept;
-  bool is_running() const noexcept { return thread_.joinable(); }
+  // Forgets the thread without ending it. A forked child has no such thread, and may have another one with the same handle.
+  void forget() noexcept { static_cast<void>(thread_.release()); }
+  bool is_running() const noexcept { return thread_ != nullptr; }
   // Makes the thread call `poll` again if it sleeps. The caller holds the lock, or there is no thread.
   void wake() noexcept;
 
@@ -37,7 +38,7 @@ class UpcallThread {
 
   std::mutex mutex_;
   std::atomic<int> maskers_{0};  // threads that wait in mask()
-  std::thread thread_;
+  std::unique_ptr<std::thread> thread_;
   std::atomic<bool> stop_{false};
   bool asleep_ = false;          // guarded by mutex_
   Descriptor wake_;
