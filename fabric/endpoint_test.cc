@@ -431,6 +431,37 @@ TEST_CASE("a poll set names the queues and counters with news") {
   for (fid* each : {&set->fid, &queue->fid, &counter->fid}) REQUIRE(fi_close(each) == 0);
 }
 
+TEST_CASE("a child of fork() that closes its copies leaves the parent's descriptors alone") {
+  Pair pair([](fi_info&) {}, {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_FD});
+  char byte = 0;
+  const auto exchange = [&](const std::function<void()>& wait) {
+    REQUIRE(fi_trecv(pair.b.endpoint, &byte, 1, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr) == 0);
+    send(pair, "x", 1);
+    wait();
+    REQUIRE(pair.next(pair.b).len == 1);
+    pair.next(pair.a);
+  };
+  exchange([] {});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);
+    pair.a.close_endpoint();
+    pair.b.close_endpoint();
+    ::_exit(0);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(status == 0);
+  fid* object = &pair.b.queue->fid;
+  int descriptor = -1;
+  REQUIRE(fi_control(object, FI_GETWAIT, &descriptor) == 0);
+  pair.until_done([&]() -> ssize_t { return fi_trywait(pair.b.fabric, &object, 1); });
+  exchange([&] {
+    pollfd on{descriptor, POLLIN, 0};
+    REQUIRE(::poll(&on, 1, 10'000) == 1);
+  });
+}
+
 TEST_CASE("a reader that sleeps is woken by a message") {
   TestNi ni;
   const fi_cq_attr waiting{.size = 0, .flags = 0, .format = FI_CQ_FORMAT_CONTEXT, .wait_obj = FI_WAIT_FD};

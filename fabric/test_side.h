@@ -89,7 +89,8 @@ struct Side {
 
 // Two sides that know each other, in one thread: what waits for one polls both.
 struct Pair {
-  explicit Pair(const std::function<void(fi_info&)>& change = [](fi_info&) {}) : a(change), b(change), to_b(a.know(b)), to_a(b.know(a)) {}
+  explicit Pair(const std::function<void(fi_info&)>& change = [](fi_info&) {}, const fi_cq_attr& queues = {.format = FI_CQ_FORMAT_TAGGED})
+      : a(change, queues), b(change, queues), to_b(a.know(b)), to_a(b.know(a)) {}
   void poll() {
     fi_cq_read(a.queue, nullptr, 0);
     fi_cq_read(b.queue, nullptr, 0);
