@@ -16,12 +16,14 @@ class DomainLock {
     if (needed_) mutex_.unlock();
   }
 
-  // Another thread will take the lock from now on. Call it with the lock: unlock() then releases what this has taken.
+  // Another thread will take the lock from now on. Call it with the lock: unlock() then releases the mutex.
   void need() noexcept {
     if (needed_) return;
     mutex_.lock();
     needed_ = true;
   }
+  // For fork(), which needs the mutex free in the child whether it is in use or not.
+  std::mutex& mutex() noexcept { return mutex_; }
 
  private:
   bool needed_;

@@ -35,16 +35,11 @@ Everyone& everyone() {
 // fork() copies only the thread that calls it. It holds the locks meanwhile: the child finds them free, and no endpoint half changed.
 void ProgressThread::before_fork() {
   everyone().mutex.lock();
-  for (ProgressThread* const each : everyone().threads) {
-    each->is_locked_ = each->thread_ != nullptr;
-    if (each->is_locked_) each->domain_.lock().lock();
-  }
+  for (const ProgressThread* const each : everyone().threads) each->domain_.lock().mutex().lock();
 }
 
 void ProgressThread::after_fork() {
-  for (ProgressThread* const each : everyone().threads) {
-    if (std::exchange(each->is_locked_, false)) each->domain_.lock().unlock();
-  }
+  for (const ProgressThread* const each : everyone().threads) each->domain_.lock().mutex().unlock();
   everyone().mutex.unlock();
 }
 

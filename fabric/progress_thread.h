@@ -39,7 +39,6 @@ class ProgressThread {
   const pid_t owner_ = ::getpid();
   Descriptor wakes_;  // ends a sleep
   std::atomic<bool> ends_{false};
-  bool is_locked_ = false;  // by fork()
   std::unique_ptr<std::thread> thread_;
 };
 
