@@ -84,25 +84,26 @@ void ProgressThread::start() noexcept {
 void ProgressThread::run() noexcept {
   std::vector<pollfd> on;
   for (uint32_t rounds = 0; !ends_.load(std::memory_order_acquire);) {
-    on.assign(1, {.fd = wakes_.get(), .events = POLLIN, .revents = 0});
     Nanoseconds limit = kRest;
-    bool idle = true;
-    {
+    const bool idle = guarded([&]() -> int {
+      int all_idle = 1;
+      on.assign(1, {.fd = wakes_.get(), .events = POLLIN, .revents = 0});
       const Locked held(domain_.lock());
       for (Endpoint* const endpoint : domain_.endpoints()) {
         if (!endpoint->is_left_alone()) {
           limit = std::min(limit, kLook);
           continue;
         }
-        idle &= guarded([&]() -> int { return endpoint->arm(limit) ? 1 : 0; }) == 1;
+        if (!endpoint->arm(limit)) all_idle = 0;
         on.push_back({.fd = endpoint->descriptor(), .events = POLLIN, .revents = 0});
       }
-    }
+      return all_idle;
+    }) == 1;
     rounds = idle ? 0 : rounds + 1;
     if (rounds % kRoundsMax != 0) continue;
     if (!idle) limit = kLook;
     const timespec time = timespec_of(limit);
-    ::ppoll(on.data(), idle ? on.size() : 1, &time, nullptr);
+    ::ppoll(on.data(), idle ? on.size() : 0, &time, nullptr);
   }
 }
 
