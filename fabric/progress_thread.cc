@@ -18,7 +18,8 @@ namespace {
 
 constexpr Nanoseconds kLook = 4 * kMillisecond;    // between two looks at endpoints that the program polls
 constexpr Nanoseconds kRest = 20 * kMillisecond;   // the longest sleep: the program may have sent something meanwhile
-constexpr uint32_t kRoundsMax = 64;                // rounds with work in a row, before the thread rests
+constexpr uint32_t kRoundsMax = 64;                // rounds with work in a row, before the thread pauses
+constexpr Nanoseconds kPause = 50 * kMicrosecond;  // gives the lock to the program's threads
 
 // The threads of all domains. Never destroyed, because a domain may outlive every static object.
 struct Everyone {
@@ -101,7 +102,7 @@ void ProgressThread::run() noexcept {
     }) == 1;
     rounds = idle ? 0 : rounds + 1;
     if (rounds % kRoundsMax != 0) continue;
-    if (!idle) limit = kLook;
+    if (!idle) limit = kPause;
     const timespec time = timespec_of(limit);
     ::ppoll(on.data(), idle ? on.size() : 0, &time, nullptr);
   }
