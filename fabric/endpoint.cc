@@ -53,6 +53,7 @@ int control(fid* fid, int command, void* argument) {
 int get_option(fid* fid, int level, int name, void* value, size_t* length) {
   if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
   if (std::exchange(*length, sizeof(size_t)) < sizeof(size_t)) return -FI_ETOOSMALL;
+  const Locked held(of(fid).lock());
   *static_cast<size_t*>(value) = of(fid).least_room();
   return 0;
 }
@@ -60,6 +61,7 @@ int get_option(fid* fid, int level, int name, void* value, size_t* length) {
 int set_option(fid* fid, int level, int name, const void* value, size_t length) {
   if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
   if (length != sizeof(size_t)) return -FI_EINVAL;
+  const Locked held(of(fid).lock());
   of(fid).set_least_room(*static_cast<const size_t*>(value));
   return 0;
 }

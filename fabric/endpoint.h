@@ -52,10 +52,11 @@ class Endpoint : public fid_ep {
   uint32_t address_format() const noexcept { return address_format_; }
   // The flags of calls without flags; FI_TRANSMIT or FI_RECV.
   uint64_t& default_flags(uint64_t direction) noexcept { return direction == FI_RECV ? receive_flags_ : transmit_flags_; }
-  size_t& least_room() noexcept { return least_room_; }
-  void set_least_room(size_t bytes) noexcept;
 
   // ---- calls of the program, with the lock
+
+  size_t least_room() const noexcept { return least_room_; }
+  void set_least_room(size_t bytes) noexcept;
 
   ssize_t send(fi_addr_t to, SendCall& call) {
     Peer* const peer = __builtin_expect(parts_ != nullptr, 1) ? parts_->peers.get(to) : nullptr;
