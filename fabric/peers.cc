@@ -57,7 +57,7 @@ Peer& Peers::named(const Address& address) {
   peer.target = at->first;
   peer.full = address.name + '@' + address.host;
   peer.is_self = address == own_;
-  if (peer.is_self) peer.set_state(Peer::State::open);
+  if (peer.is_self) set_state(peer, Peer::State::open);
   return peer;
 }
 
@@ -81,7 +81,8 @@ void Peers::forget(fi_addr_t number, const std::string& target) noexcept {
 
 void Peers::set_state(Peer& peer, Peer::State state) noexcept {
   unsettled_ = unsettled_ - (is_between(peer.state) ? 1 : 0) + (is_between(state) ? 1 : 0);
-  peer.set_state(state);
+  peer.state = state;
+  peer.update();
 }
 
 am::Index Peers::take_index(Peer& peer) {

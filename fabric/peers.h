@@ -48,18 +48,16 @@ struct Peer {
   uint32_t transfers = 0;                // in pieces, that the peer has asked for
   PeerMemory memory;
 
-  void set_state(State to) noexcept {
-    state = to;
-    takes_sends = to == State::open && !is_queued && pace != Pace::none;
-  }
   void set_pace(Pace to) noexcept {
     pace = to;
-    set_state(state);
+    update();
   }
   void set_queued(bool queued) noexcept {
     is_queued = queued;
-    set_state(state);
+    update();
   }
+  // Called after each change of the state.
+  void update() noexcept { takes_sends = state == State::open && !is_queued && pace != Pace::none; }
 };
 
 class Peers {
