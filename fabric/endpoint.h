@@ -99,7 +99,7 @@ class Endpoint : public fid_ep {
     if (__builtin_expect(parts_->peers.has_work() || !is_settled(), 0)) settle();
     return arrived;
   }
-  // Whether the program has not polled the endpoint since the last call. Not with a full completion queue: arrivals wait as well.
+  // Whether the program has not polled the endpoint since the last call. With a full completion queue it is false: arrivals must wait.
   bool is_left_alone() noexcept;
   // See am::Endpoint::arm().
   bool arm(Nanoseconds& limit);

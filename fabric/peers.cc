@@ -123,14 +123,14 @@ int Peers::open(Peer& peer) {
   return -FI_EAGAIN;
 }
 
-// A wire loses frames also while the program does not poll.
-void Peers::look_where(Peer& peer) {
+// Notes whether the channel leads over a wire. A wire loses frames also while the program does not poll, so a thread repeats them.
+void Peers::note_path(Peer& peer) {
   peer.over_wire = !endpoint_.is_local(peer.index);
   if (peer.over_wire) vector_.domain().progress_thread().start();
 }
 
 void Peers::greet(Peer& peer) {
-  look_where(peer);
+  note_path(peer);
   const Identity identity = identity_.identity();
   if (endpoint_.request_now(peer.index, Handlers::kHello, as_bytes(&identity, sizeof identity), std::array{kProtocolVersion}) ==
       am::Outcome::sent) {
@@ -223,7 +223,7 @@ void Peers::settle(const Accepted& accepted) {
   by_source_.erase(accepted.source);
   if (!mapped) return fail(peer, 0);
   peer.error = 0;
-  look_where(peer);
+  note_path(peer);
   if (!peer.over_wire) peer.memory.find(accepted.identity, accepted.process);
   set_state(peer, Peer::State::open);
 }

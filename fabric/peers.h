@@ -112,7 +112,7 @@ class Peers {
   static void on_hello(am::Token& token, void* peers);
   static void on_welcome(am::Token& token, void* peers);
   Answer answer(Peer* peer, uint32_t version) const noexcept;
-  void look_where(Peer& peer);
+  void note_path(Peer& peer);
   void greet(Peer& peer);
   void settle(Peer& peer);
   void settle(const Accepted& accepted);

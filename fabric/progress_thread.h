@@ -1,6 +1,6 @@
 // progress_thread.h - makes progress for the endpoints of a domain while the program does not poll them; used by Domain.
 //
-// A program that waits elsewhere after its last operation does not see that a wire has lost a frame. This thread looks every few
+// A program that waits elsewhere after its last operation does not see that a wire has lost a frame. This thread checks every few
 // milliseconds which endpoints the program polls. It serves the others, and sleeps until something arrives for them.
 #pragma once
 
