@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "unet/unet.h"
 
@@ -32,8 +33,8 @@ inline void must(bool condition, const char* what) {
 // A unetd on a private socket, which ends with its owner.
 class TestDaemon {
  public:
-  // With its own policy, other users may connect to it.
-  explicit TestDaemon(const char* policy = nullptr) {
+  // With its own policy, other users may connect to it. `more`: further options.
+  explicit TestDaemon(const char* policy = nullptr, const std::vector<std::string>& more = {}) {
     if (const char* other = std::getenv("UNET_TEST_NI")) {
       ni_ = other;
       return;
@@ -54,8 +55,11 @@ class TestDaemon {
     must(pid_ >= 0, "fork");
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      ::execl(program, program, "--socket", socket.c_str(), "--ready-fd", ready_fd.c_str(), "--log", "off",
-              policy == nullptr ? nullptr : "--policy", policy_file.c_str(), nullptr);
+      std::vector<const char*> words{program, "--socket", socket.c_str(), "--ready-fd", ready_fd.c_str(), "--log", "off"};
+      if (policy != nullptr) words.insert(words.end(), {"--policy", policy_file.c_str()});
+      for (const std::string& each : more) words.push_back(each.c_str());
+      words.push_back(nullptr);
+      ::execv(program, const_cast<char* const*>(words.data()));
       ::_exit(127);
     }
     ::close(ready[1]);
