@@ -1,13 +1,13 @@
-# bundle.py - puts the modules of testbed into one program that can be installed and copied; meson.build runs it.
+# bundle.py - puts modules of Python, and files that they read, into one program that can be installed and copied; meson.build runs it.
 #
-# Usage: bundle.py OUTPUT VERSION MODULE...
+# Usage: bundle.py OUTPUT VERSION INTERPRETER FILE...
 import os
 import sys
 import zipfile
 
-output, version, modules = sys.argv[1], sys.argv[2], sys.argv[3:]
+output, version, interpreter, modules = *sys.argv[1:4], sys.argv[4:]
 with open(output, "wb") as program:
-    program.write(b"#!/usr/bin/env python3\n")
+    program.write(f"#!{interpreter}\n".encode())
     with zipfile.ZipFile(program, "w", zipfile.ZIP_DEFLATED) as bundle:
         for module in sorted(modules):
             # Without timestamps: the same modules make the same program.

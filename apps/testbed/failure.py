@@ -1,4 +1,4 @@
-# failure.py - the errors that end a command with one line on stderr. Every module of testbed raises these, __main__.py prints them.
+# failure.py - the errors that end a command with one line on stderr. Every module of a program raises these, __main__.py prints them.
 
 
 class Failure(Exception):
