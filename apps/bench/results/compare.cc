@@ -6,7 +6,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -277,6 +279,27 @@ std::string to_text(const Comparison& comparison, const CompareOptions& options)
   return text + result_in_words(comparison) + "\n";
 }
 
+std::string to_json(const Comparison& comparison) {
+  const auto figure = [](double value) { return std::isfinite(value) ? nlohmann::ordered_json(value) : nullptr; };
+  nlohmann::ordered_json object{{"rows", nlohmann::ordered_json::array()}};
+  for (const Change& row : comparison.rows) {
+    object["rows"].push_back({{"name", row.name},
+                              {"reference", row.reference},
+                              {"old", row.old_text},
+                              {"new", row.new_text},
+                              {"change", figure(row.change)},
+                              {"low", figure(row.interval.low)},
+                              {"high", figure(row.interval.high)},
+                              {"verdict", name_of(row.verdict)},
+                              {"ours", row.ours}});
+  }
+  object["only_old"] = comparison.only_old;
+  object["only_new"] = comparison.only_new;
+  object["notes"] = comparison.notes;
+  object["result"] = result_in_words(comparison);
+  return object.dump(1) + "\n";
+}
+
 Result<Comparison> compare_files(const CompareOptions& options) {
   const auto read = [](const std::vector<std::string>& files) -> Result<Runs> {
     Runs runs;
@@ -287,9 +310,9 @@ Result<Comparison> compare_files(const CompareOptions& options) {
       if (error) path = file;
       const bool is_new = seen.insert(path).second;
       if (!is_new) return fail(Errc::invalid_argument, file + " is named twice: each run of a build has its own file");
-      auto points = read_file_points(file);
-      if (!points) return tl::unexpected(points.error());
-      runs.push_back(std::move(*points));
+      auto of_file = read_file_runs(file);
+      if (!of_file) return of_file;
+      std::move(of_file->begin(), of_file->end(), std::back_inserter(runs));
     }
     return runs;
   };

@@ -71,7 +71,10 @@ Conclusion conclusion_of(const Comparison& comparison);
 // The table, and below it what it leaves out, the notes, and the result in words.
 std::string to_text(const Comparison& comparison, const CompareOptions& options);
 
-// Fails if a file is no list of records, or is named twice on one side.
+// An object: rows (name, reference, old, new, change, low, high, verdict, ours), only_old, only_new, notes, and the result in words.
+std::string to_json(const Comparison& comparison);
+
+// A report counts as the runs of its rounds. Fails if a file is neither a report nor a list of records, or is named twice on one side.
 Result<Comparison> compare_files(const CompareOptions& options);
 
 }  // namespace unet::bench

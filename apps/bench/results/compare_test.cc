@@ -294,6 +294,14 @@ TEST_CASE("compare: files are read, and malformed ones are named") {
   const auto twice = compare_files(options);
   options.new_files = {other};
   const auto apart = compare_files(options);
+  const std::string run = to_json(records);
+  options.old_files = {write("report.json", R"({"report": 1, "rounds": [)" + run + "," + run + "," + run + "]}")};
+  options.new_files = {good, directory + "/good2.json", directory + "/good3.json"};
+  const auto rounds = compare_files(options);
+  options.old_files = {write("old_report.json", R"({"report": 0, "rounds": []})")};
+  const auto old_format = compare_files(options);
+  options.old_files = {write("no_rounds.json", R"({"report": 1})")};
+  const auto no_rounds = compare_files(options);
   std::filesystem::remove_all(directory);
   REQUIRE(same);
   CHECK(count_of(*same, Verdict::same) == 1);
@@ -301,6 +309,12 @@ TEST_CASE("compare: files are read, and malformed ones are named") {
   CHECK(malformed.error().text.find("bad.json") != std::string::npos);
   REQUIRE_FALSE(twice);
   CHECK(twice.error().text.find("good.json is named twice") != std::string::npos);
+  REQUIRE(rounds);  // each round of a report is a run
+  CHECK(count_of(*rounds, Verdict::same) == 1);
+  CHECK(to_json(*rounds).find("\"verdict\": \"same\"") != std::string::npos);
+  REQUIRE_FALSE(old_format);
+  CHECK(old_format.error().text.find("format 0") != std::string::npos);
+  CHECK_FALSE(no_rounds);
   REQUIRE(apart);  // the sides have no row in common
   CHECK(conclusion_of(*apart) == Conclusion::undecided);
 }

@@ -82,18 +82,10 @@ Result<std::string> read_file(const std::string& file) {
   return std::string(std::istreambuf_iterator<char>(stream), {});
 }
 
-}  // namespace
+std::string name_in_errors(const std::string& file) { return file == "-" ? "standard input" : file; }
 
-Family family_of(const std::string& path) {
-  const auto begins = [&](const char* with) { return path.rfind(with, 0) == 0; };
-  if (begins("limit-") || path == "serial") return Family::limit;
-  if (begins("raw-")) return Family::raw;
-  if (begins("kernel-") || begins("programs-kernel-")) return Family::kernel;
-  return path == "mpi" ? Family::other : Family::ours;
-}
-
-Result<std::vector<Point>> parse_points(const std::string& text, const std::string& source) {
-  const json list = json::parse(text, nullptr, false);
+// The records of a list.
+Result<std::vector<Point>> points_of(const json& list, const std::string& source) {
   if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_record)) {
     return fail(Errc::invalid_argument, source + " is not a list of unet-bench's records (`unet-bench run ... --json FILE` writes one)");
   }
@@ -118,10 +110,48 @@ Result<std::vector<Point>> parse_points(const std::string& text, const std::stri
   return points;
 }
 
+}  // namespace
+
+Family family_of(const std::string& path) {
+  const auto begins = [&](const char* with) { return path.rfind(with, 0) == 0; };
+  if (begins("limit-") || path == "serial") return Family::limit;
+  if (begins("raw-")) return Family::raw;
+  if (begins("kernel-") || begins("programs-kernel-")) return Family::kernel;
+  return path == "mpi" ? Family::other : Family::ours;
+}
+
+Result<std::vector<Point>> parse_points(const std::string& text, const std::string& source) {
+  return points_of(json::parse(text, nullptr, false), source);
+}
+
+Result<std::vector<std::vector<Point>>> read_file_runs(const std::string& file) {
+  auto text = read_file(file);
+  if (!text) return tl::unexpected(text.error());
+  const std::string source = name_in_errors(file);
+  json content = json::parse(*text, nullptr, false);
+  if (content.is_object() && content.contains("report")) {
+    if (content["report"] != kReportFormat) {
+      return fail(Errc::invalid_argument, source + " is a report of format " + content["report"].dump() + ", and this program reads " +
+                                              std::to_string(kReportFormat) + ": use the unet-bench that wrote it");
+    }
+    content = content.value("rounds", json());
+  } else {
+    content = json::array({std::move(content)});
+  }
+  if (!content.is_array()) return fail(Errc::invalid_argument, source + " is a report without rounds");
+  std::vector<std::vector<Point>> runs;
+  for (const json& list : content) {
+    auto points = points_of(list, source);
+    if (!points) return tl::unexpected(points.error());
+    runs.push_back(std::move(*points));
+  }
+  return runs;
+}
+
 Result<std::vector<Point>> read_file_points(const std::string& file) {
   auto text = read_file(file);
   if (!text) return tl::unexpected(text.error());
-  return parse_points(*text, file == "-" ? "standard input" : file);
+  return parse_points(*text, name_in_errors(file));
 }
 
 Result<std::vector<Point>> read_points(const std::vector<std::string>& files) {

@@ -17,6 +17,8 @@ enum class Family : uint8_t { ours, limit, raw, kernel, other };
 // A baseline that is no path, such as "one rank", is ours: it comes from the same path under other conditions.
 Family family_of(const std::string& path);
 
+constexpr int kReportFormat = 1;  // of the JSON of `unet-bench report`: report/results.py
+
 // A row of a file: one path at one size of one benchmark.
 struct Point {
   std::string bench, path, metric, unit;
@@ -32,6 +34,9 @@ struct Point {
 
 // The records of one text of JSON, which `source` names in errors.
 Result<std::vector<Point>> parse_points(const std::string& json, const std::string& source);
+
+// The runs of one file: of a report its rounds, else the records of the file; "-" is standard input.
+Result<std::vector<std::vector<Point>>> read_file_runs(const std::string& file);
 
 // The records of one file; "-" is standard input.
 Result<std::vector<Point>> read_file_points(const std::string& file);
