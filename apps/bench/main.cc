@@ -1,8 +1,13 @@
 // main.cc - unet-bench: parses the command line, measures, prints.
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "apps/bench/all_paths.h"
@@ -10,6 +15,7 @@
 #include "apps/bench/benchmarks/connect.h"
 #include "apps/bench/benchmarks/loss.h"
 #include "apps/bench/benchmarks/methods.h"
+#include "apps/bench/machine/command.h"
 #include "apps/bench/options.h"
 #include "apps/bench/programs/kernels.h"
 #include "apps/bench/programs/mpi.h"
@@ -215,8 +221,7 @@ Result<std::vector<Record>> run_job(Session& session, const Job& job, const Opti
   return records;
 }
 
-Status write_json(const std::string& where, const std::vector<Record>& records) {
-  const std::string text = to_json(records, origin_of_now());
+Status write_text(const std::string& where, const std::string& text) {
   if (where == "-") {
     std::fputs(text.c_str(), stdout);
     return {};
@@ -274,7 +279,7 @@ Result<std::vector<Record>> run_programs(const Job& job, CorePair cores, const O
 }
 
 int write_records(const std::string& json, const std::vector<Record>& records) {
-  const Status written = json.empty() ? Status{} : write_json(json, records);
+  const Status written = json.empty() ? Status{} : write_text(json, to_json(records, origin_of_now()));
   return written ? 0 : complain(written.error().text, kExitFailure);
 }
 
@@ -340,13 +345,28 @@ int draw(const PlotOptions& options) {
 int compare_runs(const CompareOptions& options) {
   auto comparison = compare_files(options);
   if (!comparison) return complain(comparison.error().text, kExitUsage);
-  std::printf("%s", to_text(*comparison, options).c_str());
+  if (options.json != "-") std::printf("%s", to_text(*comparison, options).c_str());
+  if (!options.json.empty()) {
+    if (auto written = write_text(options.json, to_json(*comparison)); !written) return complain(written.error().text, kExitUsage);
+  }
   switch (conclusion_of(*comparison)) {
     case Conclusion::passed: return 0;
     case Conclusion::failed: return kExitFailure;
     case Conclusion::undecided: break;
   }
   return kExitUsage;
+}
+
+// Becomes unet-report, which measures by this program and draws a page. Returns only if that fails.
+int draw_page(const std::vector<std::string>& arguments) {
+  const std::string program = find_program("bench", "unet-report");
+  std::error_code unknown;
+  setenv("UNET_BENCH", std::filesystem::read_symlink("/proc/self/exe", unknown).c_str(), 1);
+  std::vector<const char*> words = {program.c_str()};
+  for (const std::string& argument : arguments) words.push_back(argument.c_str());
+  words.push_back(nullptr);
+  execvp(program.c_str(), const_cast<char* const*>(words.data()));
+  return complain("cannot start " + program + ", which is installed beside unet-bench: " + std::strerror(errno), kExitFailure);
 }
 
 int run_kernels(const KernelsOptions& options) {
@@ -420,6 +440,7 @@ int main(int argc, char** argv) {
     case Action::plot: return draw(options->plot);
     case Action::compare: return compare_runs(options->compare);
     case Action::kernels: return run_kernels(options->kernels);
+    case Action::page: return draw_page(options->page);
     case Action::across: return across(options->across);
   }
   return kExitFailure;

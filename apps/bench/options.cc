@@ -40,6 +40,8 @@ constexpr const char* kFooter =
     "  unet-bench kernels --kernel cg,fft --ranks 1,2          parallel programs in Split-C, beside MPI\n"
     "  unet-bench plot results.json --directory pictures       draw the results as SVG and PNG\n"
     "  unet-bench compare --old old*.json --new new*.json      say what a change made slower; `compare --help` has the loop\n"
+    "  unet-bench report --quick                               measure all themes in three minutes, and write a page\n"
+    "  unet-bench compare monday tuesday                       reports side by side on a page\n"
     "Paths over veth pairs need root. Without it they are left out, and a line says so.";
 
 constexpr const char* kCompareFooter =
@@ -49,6 +51,8 @@ constexpr const char* kCompareFooter =
     "    build/apps/bench/unet-bench run rtt bandwidth rate --json new$i.json\n"
     "  done\n"
     "  unet-bench compare --old old*.json --new new*.json\n"
+    "A report (`unet-bench report`) has several runs: one file of a side is enough. Reports without --old and --new are each compared\n"
+    "with the first one, on a page.\n"
     "A row is compared by its ratio to a limit, the kernel or a bare driver of the same run, else by its median. Verdicts are slower,\n"
     "faster, same, unknown (figures in fewer than three files of a side), moved (neither is better, or no code of ours is in it),\n"
     "and gone (a row of ours has figures only in the old files).\n"
@@ -59,7 +63,8 @@ struct Raw {
   std::string paths, sizes, conditions, cores, table = "text", seconds, repeat = "5";
   std::string count = "0", wait = "0", only = "both";  // across
   std::string formats = "svg,png", plot_size;          // plot
-  std::string noise = "1";                             // compare
+  std::string noise = "1", page_directory = "comparison";  // compare
+  std::vector<std::string> reports;                    // compare, as a page
   std::string kernels, ranks = "1,2,4,8";              // kernels
 };
 
@@ -230,13 +235,23 @@ Status take_plot(const Raw& raw, PlotOptions& plot) {
   return {};
 }
 
-Status take_compare(const Raw& raw, CompareOptions& compare) {
+// Reports on a page, or two sides of files.
+Status take_compare(const Raw& raw, Options& options) {
+  CompareOptions& compare = options.compare;
+  const bool no_sides = compare.old_files.empty() && compare.new_files.empty();
+  if (raw.reports.empty() ? compare.old_files.empty() || compare.new_files.empty() : !no_sides) {
+    return fail(Errc::invalid_argument, "compare needs --old and --new with files, or reports alone; see unet-bench compare --help");
+  }
   auto noise = parse_number<double>(raw.noise, "--noise", 0, 100);
   if (!noise) return tl::unexpected(noise.error());
   auto table = parse_table(raw.table);
   if (!table) return tl::unexpected(table.error());
   compare.noise = *noise / 100;
   compare.table = *table;
+  if (raw.reports.empty()) return {};
+  options.action = Action::page;
+  options.page = {"compare", "--noise", raw.noise, "--directory", raw.page_directory, "--"};
+  options.page.insert(options.page.end(), raw.reports.begin(), raw.reports.end());
   return {};
 }
 
@@ -321,8 +336,12 @@ void add_plot(CLI::App& app, Raw& raw, Options& options) {
 void add_compare(CLI::App& app, Raw& raw, Options& options) {
   CLI::App* compare = app.add_subcommand("compare", "compare the --json files of two builds: did anything become slower?");
   compare->add_option("--old", options.compare.old_files, "files of the old build, one for each run: three or more, better five")
-      ->required();
-  compare->add_option("--new", options.compare.new_files, "files of the new build")->required();
+      ->check(not_empty);
+  compare->add_option("--new", options.compare.new_files, "files of the new build")->check(not_empty);
+  compare->add_option("REPORT", raw.reports, "reports to compare with the first of them, instead of --old and --new")->check(not_empty);
+  compare->add_option("--directory", raw.page_directory, "of the page that compares reports (default: comparison)")->check(not_empty);
+  compare->add_option("--json", options.compare.json, "write the comparison as JSON to this file, or to stdout instead of the table (-)")
+      ->check(not_empty);
   compare->add_option("--noise", raw.noise, "percent; smaller changes are none (default: 1)")->check(not_empty);
   compare->add_flag("--all", options.compare.all, "list the rows that are the same or have no figures, too");
   compare->add_option("--table", raw.table, "text or markdown");
@@ -366,6 +385,8 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   add_plot(app, raw, options);
   add_compare(app, raw, options);
   add_kernels(app, raw, options);
+  CLI::App* report = app.add_subcommand("report", "measure this machine, and write a page with all figures, or draw one again");
+  report->prefix_command()->set_help_flag();  // unet-report has its options
   app.footer(kFooter);  // last: subcommands made later would have it, too
 
   try {
@@ -379,7 +400,8 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   } catch (const CLI::ParseError& error) {
     if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {
       return fail(Errc::invalid_argument,
-                  "no command '" + std::string(argv[1]) + "'; there are list, info, run, demo, serve, across, kernels, plot and compare");
+                  "no command '" + std::string(argv[1]) +
+                      "'; there are list, info, run, demo, serve, across, kernels, plot, compare and report");
     }
     return fail(Errc::invalid_argument, std::string(error.what()) + "; see unet-bench --help");
   }
@@ -391,9 +413,15 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
     if (auto taken = take_plot(raw, options.plot); !taken) return tl::unexpected(taken.error());
     return options;
   }
+  if (report->parsed()) {
+    options.action = Action::page;
+    options.page = report->remaining();
+    options.page.insert(options.page.begin(), "report");
+    return options;
+  }
   if (app.got_subcommand("compare")) {
     options.action = Action::compare;
-    if (auto taken = take_compare(raw, options.compare); !taken) return tl::unexpected(taken.error());
+    if (auto taken = take_compare(raw, options); !taken) return tl::unexpected(taken.error());
     return options;
   }
   if (app.got_subcommand("kernels")) {

@@ -15,7 +15,7 @@
 
 namespace unet::bench {
 
-enum class Action : uint8_t { list, info, run, demo, serve, across, plot, compare, kernels, help };
+enum class Action : uint8_t { list, info, run, demo, serve, across, plot, compare, kernels, page, help };
 
 struct Options {
   Action action = Action::help;
@@ -36,6 +36,7 @@ struct Options {
   PlotOptions plot;
   CompareOptions compare;
   KernelsOptions kernels;
+  std::vector<std::string> page;    // Action::page: the arguments of unet-report
 };
 
 // Every error is one line that says what was wrong and what is allowed. Checks names of benchmarks and paths too:

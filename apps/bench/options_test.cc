@@ -45,6 +45,20 @@ TEST_CASE("options: the other actions") {
   CHECK(help->help.find("unet-bench run rtt") != std::string::npos);
 }
 
+TEST_CASE("options: a page is made by another program, which reads the options of its own") {
+  const auto report = parse({"report", "--quick", "--directory", "x", "--help"});
+  REQUIRE(report);
+  CHECK(report->action == Action::page);
+  CHECK(report->page == std::vector<std::string>{"report", "--quick", "--directory", "x", "--help"});
+  const auto compared = parse({"compare", "a", "b", "--noise", "2"});
+  REQUIRE(compared);
+  CHECK(compared->action == Action::page);
+  CHECK(compared->page == std::vector<std::string>{"compare", "--noise", "2", "--directory", "comparison", "--", "a", "b"});
+  CHECK(parse({"compare", "--old", "a", "--new", "b", "--json", "-"})->action == Action::compare);
+  CHECK_FALSE(parse({"compare", "a", "--old", "b", "--new", "c"}));
+  CHECK_FALSE(parse({"compare", "--new", "c"}));
+}
+
 TEST_CASE("options: jobs of kernels take what all measurements take") {
   const auto options =
       parse({"kernels", "--kernel", "cg,fft", "--path", "direct", "--ranks", "1,4", "--repeat", "7", "--json", "-", "--table", "markdown"});
@@ -115,7 +129,7 @@ TEST_CASE("options: malformed ones get one line that names them") {
       {{"run", "rtt", "--speed", "9"}, "--speed"},
       {{"list", "--json", "x"}, "--json"},
       {{"compare", "--old", "a"}, "--new"},
-      {{"compare", "a", "b"}, "--old"},
+      {{"compare", "a", "b", "--old", "c"}, "--old"},
       {{"compare", "--old", "a", "--new", "b", "--noise", "-1"}, "'-1'"},
       {{"compare", "--old", "a", "--new", "b", "--table", "html"}, "'html'"},
       {{"kernels", "--kernel", "mm"}, "'mm'"},

@@ -14,6 +14,7 @@ constexpr size_t kFilesMin = 3;  // of each side, for a verdict
 
 struct CompareOptions {
   std::vector<std::string> old_files, new_files;  // one for each run
+  std::string json;                               // a file, "-" for stdout, empty: no JSON
   TableStyle table = TableStyle::text;
   double noise = 0.01;  // a share; a change within it is none
   bool all = false;     // lists rows of verdict `same` and rows without figures on a side, too
