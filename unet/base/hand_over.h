@@ -17,7 +17,7 @@ class HandOver {
   bool is_due() const noexcept { return left_ != 0; }
   // A wait has yielded for `took`, until `now`. `at_once`: it did not poll before. `arrived`: a message came meanwhile.
   void yielded(bool at_once, bool arrived, Nanoseconds took, Nanoseconds now) noexcept {
-    if (arrived && took >= kSwitched && took < kSoon && (at_once || now >= next_guess_at_)) {
+    if (arrived && took >= kSwitched && took < kLongYield && (at_once || now >= next_guess_at_)) {
       left_ = at_once ? left_ - 1 : kWaits;
       if (left_ == 0) pause_ = 0;
     } else if (at_once) {
@@ -34,7 +34,9 @@ class HandOver {
  private:
   static constexpr uint32_t kWaits = 64;  // then one wait polls first: the peer may have moved
   static constexpr Nanoseconds kSwitched = kMicrosecond / 2;  // a yield that took as long let another thread run
-  static constexpr Nanoseconds kSoon = 20 * kMicrosecond;     // a peer on this core is expected to answer within this time
+  static constexpr Nanoseconds kSoon = 20 * kMicrosecond;     // after a shorter sleep the peer may be on this core
+  // After a longer yield a third program had the core. A peer that polls before it answers may keep it for 20 us (am/rpc/polling_time.h).
+  static constexpr Nanoseconds kLongYield = 50 * kMicrosecond;
   // Pause after a wrong guess, doubled until kWaits guesses in a row are right.
   static constexpr Nanoseconds kPause = 50 * kMicrosecond, kPauseMax = kSecond;
 
