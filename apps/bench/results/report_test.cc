@@ -45,7 +45,7 @@ TEST_CASE("report: JSON is a list of flat records with every field") {
   CHECK(list[0]["p99"] == 260.0);
   CHECK(list[0]["ratio"] == 1.3);
   CHECK(list[1]["ratio"].is_null());
-  CHECK(nlohmann::json::parse(to_json({})).empty());
+  CHECK(nlohmann::json::parse(to_json(std::vector<Record>{})).empty());
 }
 
 TEST_CASE("report: processor time is of each side, and of services where there are any") {
