@@ -22,8 +22,8 @@ class HandOver {
       if (left_ == 0) pause_ = 0;
     } else if (at_once) {
       left_ = 0;
-      pause_ = std::clamp(2 * pause_, kPause, kPauseMax);
-      next_guess_at_ = now + pause_;
+      if (took >= kLongYield) pause_ = std::clamp(2 * pause_, kPause, kPauseMax);
+      next_guess_at_ = now + (took >= kLongYield ? pause_ : kPause);
     }
   }
   // A message has ended a sleep of `slept` at `now`.
@@ -37,11 +37,11 @@ class HandOver {
   static constexpr Nanoseconds kSoon = 20 * kMicrosecond;     // after a shorter sleep the peer may be on this core
   // After a longer yield a third program had the core. A peer that polls before it answers may keep it for 20 us (am/rpc/polling_time.h).
   static constexpr Nanoseconds kLongYield = 50 * kMicrosecond;
-  // Pause after a wrong guess, doubled until kWaits guesses in a row are right.
+  // Pause after a wrong guess. It is doubled each time that a third program had the core, until kWaits guesses in a row are right.
   static constexpr Nanoseconds kPause = 50 * kMicrosecond, kPauseMax = kSecond;
 
   uint32_t left_ = 0;              // waits to come that yield first
-  Nanoseconds pause_ = 0;          // the last one after a wrong guess
+  Nanoseconds pause_ = 0;          // the last one after a long yield
   Nanoseconds next_guess_at_ = 0;  // end of that pause
 };
 
