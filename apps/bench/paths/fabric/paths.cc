@@ -1,9 +1,26 @@
-// paths.cc - the providers that are measured.
+// paths.cc - the providers that are measured, and why they are not in a build without libfabric.
 #include "apps/bench/paths/fabric/paths.h"
 
 #include "apps/bench/paths/paths.h"
 
 namespace unet::bench {
+
+#ifdef UNET_BENCH_WITHOUT_LIBFABRIC
+namespace {
+
+class AbsentFabric final : public Path {
+ public:
+  using Path::Path;
+  Status prepare(Environment&) override { return fail(Errc::unavailable, "not available: install libfabric-dev, and build again"); }
+  Outcome run(const Slice&, RunContext&) override { return {}; }
+};
+
+}  // namespace
+
+std::unique_ptr<Path> make_fabric_path(PathInfo info, const std::string&, const std::string&) {
+  return std::make_unique<AbsentFabric>(std::move(info));
+}
+#endif
 
 void add_fabric_paths(Paths& paths) {
   const auto add = [&](const char* name, Kind kind, const char* what, const char* provider, const char* node) {

@@ -1,4 +1,4 @@
-// paths.h - the paths through libfabric: path.cc has them where libfabric's headers were installed, absent.cc elsewhere.
+// paths.h - the paths through libfabric: path.cc has them where libfabric's headers were installed, else paths.cc says so.
 #pragma once
 
 #include <memory>
