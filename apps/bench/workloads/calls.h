@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "apps/bench/workloads/batches.h"
 #include "apps/bench/workloads/messages.h"
 
 namespace unet::bench {
@@ -71,16 +72,7 @@ bool make_calls(Caller& caller, const Slice& slice, uint64_t count, MessageBuffe
 
 template <typename Caller>
 Outcome time_calls(Caller& caller, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
-  if (!make_calls(caller, slice, slice.warm_up, buffers, context)) return {};
-  const uint64_t start = cycles();
-  uint64_t before = start;
-  for (uint64_t done = 0; done < slice.iterations; done += slice.batch) {
-    if (!make_calls(caller, slice, slice.batch, buffers, context)) return {};
-    const uint64_t after = cycles();
-    context.samples.push_back(after - before);
-    before = after;
-  }
-  return {before - start, slice.iterations};
+  return time_batches(slice, context.samples, [&](uint64_t count) { return make_calls(caller, slice, count, buffers, context); });
 }
 
 // Side B's procedures: the result of an argument that is in place. `in` only looks at its argument: a server that needs a copy makes one.

@@ -24,6 +24,7 @@
 
 #include "apps/bench/frame/path.h"
 #include "apps/bench/results/sizes.h"
+#include "apps/bench/workloads/batches.h"
 #include "unet/base/bytes.h"
 #include "unet/base/time.h"
 
@@ -167,17 +168,9 @@ Outcome ping_pong(Link& link, const Slice& slice, MessageBuffers& buffers, RunCo
     if constexpr (requires { link.poll(); }) wait_for_stage(link, context, StreamStage::received);
     return outcome;
   }
-  if (!round_trips(link, slice, slice.warm_up, buffers, context)) return outcome;
-  const uint64_t start = cycles();
-  uint64_t before = start;
-  for (uint64_t done = 0; done < slice.iterations; done += slice.batch) {
-    if (!round_trips(link, slice, slice.batch, buffers, context)) return outcome;
-    const uint64_t after = cycles();
-    context.samples.push_back(after - before);
-    before = after;
-  }
-  context.control.stage.store(StreamStage::received, std::memory_order_release);
-  return {before - start, slice.iterations};
+  outcome = time_batches(slice, context.samples, [&](uint64_t count) { return round_trips(link, slice, count, buffers, context); });
+  if (outcome.messages != 0) context.control.stage.store(StreamStage::received, std::memory_order_release);
+  return outcome;
 }
 
 // Sends messages number first + 1 ... first + count, and says that they are sent.

@@ -7,6 +7,7 @@
 #include "apps/bench/machine/memory_use.h"
 #include "apps/bench/paths/am/settle.h"
 #include "apps/bench/workloads/am.h"
+#include "apps/bench/workloads/batches.h"
 
 namespace unet::bench {
 
@@ -241,16 +242,7 @@ bool AmSide::trips(uint64_t count, RunContext& context) {
 }
 
 Outcome AmSide::round_trips_of(const Slice& slice, RunContext& context) {
-  if (!trips(slice.warm_up, context)) return {};
-  const uint64_t start = cycles();
-  uint64_t before = start;
-  for (uint64_t done = 0; done < slice.iterations; done += slice.batch) {
-    if (!trips(slice.batch, context)) return {};
-    const uint64_t after = cycles();
-    context.samples.push_back(after - before);
-    before = after;
-  }
-  return {before - start, slice.iterations};
+  return time_batches(slice, context.samples, [&](uint64_t count) { return trips(count, context); });
 }
 
 Outcome AmSide::serve_trips(const Slice& slice, RunContext& context) {

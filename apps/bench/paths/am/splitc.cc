@@ -12,6 +12,7 @@
 #include "apps/bench/frame/environment.h"
 #include "apps/bench/paths/paths.h"
 #include "apps/bench/workloads/am.h"
+#include "apps/bench/workloads/batches.h"
 #include "apps/bench/workloads/chain.h"
 #include "apps/bench/workloads/put.h"
 
@@ -211,16 +212,10 @@ class SplitcPath final : public Path {
   }
 
   Outcome barriers(const Slice& slice, RunContext& context) {
-    for (uint64_t i = 0; i < slice.warm_up; ++i) sc::barrier();
-    const uint64_t start = cycles();
-    uint64_t before = start;
-    for (uint64_t done = 0; done < slice.iterations; done += slice.batch) {
-      for (uint32_t i = 0; i < slice.batch; ++i) sc::barrier();
-      const uint64_t after = cycles();
-      context.samples.push_back(after - before);
-      before = after;
-    }
-    return {before - start, slice.iterations};
+    return time_batches(slice, context.samples, [](uint64_t count) {
+      for (uint64_t i = 0; i < count; ++i) sc::barrier();
+      return true;
+    });
   }
 
   const sc::Path path_;

@@ -11,6 +11,7 @@
 #include "apps/bench/machine/command.h"
 #include "apps/bench/paths/fabric/paths.h"
 #include "apps/bench/paths/fabric/side.h"
+#include "apps/bench/workloads/batches.h"
 #include "apps/bench/workloads/fabric.h"
 #include "apps/bench/workloads/put.h"
 
@@ -208,22 +209,12 @@ class FabricLink {
 
 // Round trips of an operation that side B only serves.
 Outcome fetch_adds(FabricLink& link, const Slice& slice, RunContext& context) {
-  const auto many = [&](uint64_t count) {
+  return time_batches(slice, context.samples, [&](uint64_t count) {
     for (uint64_t i = 0; i < count; ++i) {
       if (!link.fetch_add()) return false;
     }
     return true;
-  };
-  if (!many(slice.warm_up)) return {};
-  const uint64_t start = cycles();
-  uint64_t before = start;
-  for (uint64_t done = 0; done < slice.iterations; done += slice.batch) {
-    if (!many(slice.batch)) return {};
-    const uint64_t after = cycles();
-    context.samples.push_back(after - before);
-    before = after;
-  }
-  return {before - start, slice.iterations};
+  });
 }
 
 Outcome adds(FabricLink& link, const Slice& slice) {

@@ -4,6 +4,7 @@
 #include "apps/bench/frame/shared_memory.h"
 #include "apps/bench/paths/paths.h"
 #include "apps/bench/results/stats.h"
+#include "apps/bench/workloads/batches.h"
 #include "apps/bench/workloads/messages.h"
 
 namespace unet::bench {
@@ -102,16 +103,7 @@ class PingPong final : public Path {
       round_trips(slice.warm_up + slice.iterations);
       return {};
     }
-    if (!round_trips(slice.warm_up)) return {};
-    const uint64_t start = cycles();
-    uint64_t before = start;
-    for (uint64_t done = 0; done < slice.iterations; done += slice.batch) {
-      if (!round_trips(slice.batch)) return {};
-      const uint64_t after = cycles();
-      samples.push_back(after - before);
-      before = after;
-    }
-    return {before - start, slice.iterations};
+    return time_batches(slice, samples, round_trips);
   }
 
   SharedMemory memory_;

@@ -7,6 +7,7 @@
 #include "apps/bench/frame/one_core.h"
 #include "apps/bench/paths/paths.h"
 #include "apps/bench/paths/unet/local_pair.h"
+#include "apps/bench/workloads/batches.h"
 #include "apps/bench/workloads/messages.h"
 #include "apps/bench/workloads/techniques.h"
 
@@ -162,16 +163,9 @@ class TechniquePath final : public Path {
       }
       return true;
     };
-    if (!trips(a ? slice.warm_up : slice.warm_up + slice.iterations) || !a) return {};
-    const uint64_t start = cycles();
-    uint64_t before = start;
-    for (uint64_t done = 0; done < slice.iterations; done += slice.batch) {
-      if (!trips(slice.batch)) return {};
-      const uint64_t after = cycles();
-      context.samples.push_back(after - before);
-      before = after;
-    }
-    return {before - start, slice.iterations};
+    if (a) return time_batches(slice, context.samples, trips);
+    trips(slice.warm_up + slice.iterations);
+    return {};
   }
 
   const bool is_on_one_core_;
