@@ -119,6 +119,13 @@ class Path {
   PathInfo info_;
 };
 
+// A path of a benchmark without a session. It has no slices.
+class PathWithoutSession final : public Path {
+ public:
+  using Path::Path;
+  Outcome run(const Slice&, RunContext&) override { return {}; }
+};
+
 using Paths = std::vector<std::unique_ptr<Path>>;
 
 // Whether `pattern`, which may hold * and ? ("kernel-*"), names this path or condition.

@@ -59,12 +59,6 @@ const Transport& transport_of(const std::string& path) {
   return *std::find_if(transports().begin(), transports().end(), [&](const Transport& each) { return each.path == path; });
 }
 
-class MpiPath final : public Path {
- public:
-  using Path::Path;
-  Outcome run(const Slice&, RunContext&) override { return {}; }
-};
-
 class MpiMeasurement {
  public:
   MpiMeasurement(const Benchmark& benchmark, const std::vector<PathInfo>& paths, CorePair cores, const MeasureOptions& options)
@@ -141,7 +135,7 @@ void add_mpi_paths(Paths& paths) {
   for (const Transport& each : transports()) {
     std::string setting = "a core for each of two ranks; eight ranks share both and yield";
     for (const std::string& word : each.settings) setting += "; " + word;
-    paths.push_back(std::make_unique<MpiPath>(PathInfo{.name = each.path,
+    paths.push_back(std::make_unique<PathWithoutSession>(PathInfo{.name = each.path,
                                                        .kind = each.kind,
                                                        .what = each.what,
                                                        .setting = std::move(setting),

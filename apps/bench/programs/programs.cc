@@ -22,12 +22,6 @@ namespace {
 constexpr uint16_t kFirstPort = 8300, kPortsEnd = 30000;  // each server has a port that has been free for long
 constexpr uint32_t kFailuresMax = 2;  // after so many it is not tried again: a failure may take long
 
-class ProgramPath final : public Path {
- public:
-  using Path::Path;
-  Outcome run(const Slice&, RunContext&) override { return {}; }
-};
-
 // A directory for files of the programs; removed with this object.
 class Directory {
  public:
@@ -102,7 +96,7 @@ class ProgramsMeasurement {
 
 void add_programs(Paths& paths) {
   const auto add = [&](const char* path, Kind kind, const char* what, const char* setting, const char* baseline) {
-    paths.push_back(std::make_unique<ProgramPath>(
+    paths.push_back(std::make_unique<PathWithoutSession>(
         PathInfo{.name = path, .kind = kind, .what = what, .setting = setting, .only = {"sockets"}, .baseline = baseline}));
   };
   const char* const kernel = "cubic; sockperf polls non-blocking sockets with SO_BUSY_POLL 50 us (-blocked: it sleeps)";

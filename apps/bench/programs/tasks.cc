@@ -31,12 +31,6 @@ struct Way {
 constexpr Way kWays[] = {{"flat", rpc::StartWay::flat}, {"flat-threads", rpc::StartWay::flat_threads}, {"tree", rpc::StartWay::tree}};
 const std::string kReal = "tasks-", kSimulated = "tasks-sim-";
 
-class TaskPath final : public Path {
- public:
-  using Path::Path;
-  Outcome run(const Slice&, RunContext&) override { return {}; }
-};
-
 // A testbed with an agent on each host, removed with this object.
 class Hosts {
  public:
@@ -196,7 +190,7 @@ void add_tasks(Paths& paths) {
       const char* const setting =
           kind == kReal ? "AF_PACKET on veth pairs at a bridge, MTU 1500, adaptive unetds"
                         : "10 Gbit/s, 10 us one way; 60 us to open a link, 5 us for a record, 1.5 ms to start a task";
-      paths.push_back(std::make_unique<TaskPath>(PathInfo{
+      paths.push_back(std::make_unique<PathWithoutSession>(PathInfo{
           .name = kind + way.name,
           .kind = Kind::ours,
           .what = std::string("tasks on other hosts, ") + (kind == kReal ? "in network namespaces: " : "simulated: ") +
