@@ -126,11 +126,7 @@ bool Client::wait_for_credit(const Request& request) {
       wake_waiter(remote);  // a message brings several credits, and this fiber may not use its own
     } else {
       ++starting_;
-      if (std::exchange(polls, false)) {
-        wait_for_long(kNap);
-      } else {
-        wait(kNap);
-      }
+      wait_for_long(kNap, polls);
       --starting_;
     }
     if (!is_under_way(request) || remote.epoch != epoch) return false;
@@ -381,9 +377,10 @@ WaitOutcome Client::wait(Nanoseconds timeout) {
   return outcome;
 }
 
-// While long arguments are under way the server is busy, and a sleep would cost both sides more than polling.
-WaitOutcome Client::wait_for_long(Nanoseconds timeout) {
-  if (long_polling_ == 0) return wait(timeout);
+// While long arguments are under way the server is busy, and a sleep would cost both sides more than polling. Only the first wait with
+// `polls` polls so long, and clears it.
+WaitOutcome Client::wait_for_long(Nanoseconds timeout, bool& polls) {
+  if (!std::exchange(polls, false) || long_polling_ == 0) return wait(timeout);
   return poll_once() != 0 ? WaitOutcome::ready : sleep(timeout, long_polling_);
 }
 
@@ -433,13 +430,7 @@ void Client::wait_locked(PendingCall& call) {
     }
     return;
   }
-  while (!call.done()) {
-    if (std::exchange(call.long_, false)) {
-      wait_for_long(unet::Endpoint::kForever);
-    } else {
-      wait();
-    }
-  }
+  while (!call.done()) wait_for_long(unet::Endpoint::kForever, call.long_);
 }
 
 void Client::settle(bool arrived) {

@@ -131,7 +131,7 @@ class Client final : public fiber::Poller {
   // Sending. begin() makes the words before the arguments; false: the call has ended. The others end the call if they cannot send it.
   bool begin(Request& request, uint32_t binding, uint64_t long_total);
   bool wait_for_credit(const Request& request);
-  WaitOutcome wait_for_long(Nanoseconds timeout);
+  WaitOutcome wait_for_long(Nanoseconds timeout, bool& polls);
   uint64_t poll_once();
   WaitOutcome sleep(Nanoseconds timeout, Nanoseconds spin);
   void not_sent(const Request& request) noexcept;
