@@ -3,6 +3,7 @@
 
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <vector>
@@ -28,6 +29,8 @@ class Domain : public fid_domain {
   const std::string& host() const noexcept { return ni_.host; }
   MemoryRegions& regions() noexcept { return regions_; }
   ProgressThread& progress_thread() noexcept { return progress_thread_; }
+  // Whether this process has opened the domain, and not its parent.
+  bool is_own_process() const noexcept { return ::getpid() == owner_; }
   // The form of addresses that the program exchanges: kBinaryFormat or kStringFormat.
   uint32_t address_format() const noexcept { return address_format_; }
 
@@ -48,6 +51,7 @@ class Domain : public fid_domain {
   const uint32_t address_format_;
   std::vector<Endpoint*> endpoints_;
   std::atomic<uint32_t> objects_{0};
+  const pid_t owner_ = ::getpid();
   ProgressThread progress_thread_{*this};
 };
 

@@ -113,7 +113,7 @@ Endpoint::Endpoint(Domain& domain, const fi_info& info, std::unique_ptr<am::Endp
 
 Endpoint::~Endpoint() {
   const Nanoseconds start = monotonic_now();
-  if (parts_ != nullptr && domain_.progress_thread().is_own_process()) {  // a child's copy ends without a word to the peers
+  if (parts_ != nullptr && domain_.is_own_process()) {  // a child's copy ends without a word to the peers
     while ((!is_settled() || parts_->outgoing.has_copies()) && monotonic_now() - start < kLinger) progress();
     messages_->flush(kLinger);
   }

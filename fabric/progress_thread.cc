@@ -6,7 +6,6 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <mutex>
 #include <vector>
 
@@ -55,31 +54,26 @@ ProgressThread::~ProgressThread() {
     const std::lock_guard held(everyone().mutex);
     std::erase(everyone().threads, this);
   }
-  if (thread_ == nullptr) return;
-  if (!is_own_process()) {
-    // Only the parent has the thread. Another thread of this process may have the same handle.
-    static_cast<void>(thread_.release());
+  if (!thread_.is_running()) return;
+  if (!domain_.is_own_process()) {
+    thread_.forget();
     return;
   }
   ends_.store(true, std::memory_order_release);
   constexpr uint64_t kOne = 1;
   [[maybe_unused]] const ssize_t written = ::write(wakes_.get(), &kOne, sizeof kOne);
-  thread_->join();
+  thread_.join();
 }
 
 void ProgressThread::start() noexcept {
-  if (thread_ != nullptr || !is_own_process()) return;
+  if (thread_.is_running() || !domain_.is_own_process()) return;
   wakes_ = Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's threads handle its signals
   try {
     domain_.lock().need();
-    thread_ = std::make_unique<std::thread>([this] { run(); });
+    thread_.start_without_signals([this] { run(); });
   } catch (const std::exception& error) {
     warn(FI_LOG_DOMAIN, std::string("the program must make all progress, there is no thread for it: ") + error.what());
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void ProgressThread::run() noexcept {

@@ -4,13 +4,10 @@
 // milliseconds which endpoints the program polls. It serves the others, and sleeps until something arrives for them.
 #pragma once
 
-#include <unistd.h>
-
 #include <atomic>
-#include <memory>
-#include <thread>
 
 #include "fabric/domain_lock.h"
+#include "unet/base/own_thread.h"
 #include "unet/mapping.h"
 
 namespace unet::fabric {
@@ -27,8 +24,6 @@ class ProgressThread {
 
   // Starts the thread, unless it runs already. Call it with the domain's lock.
   void start() noexcept;
-  // Whether this process has opened the domain, and not its parent.
-  bool is_own_process() const noexcept { return ::getpid() == owner_; }
 
  private:
   static void before_fork();
@@ -36,10 +31,9 @@ class ProgressThread {
   void run() noexcept;
 
   Domain& domain_;
-  const pid_t owner_ = ::getpid();
   Descriptor wakes_;  // ends a sleep
   std::atomic<bool> ends_{false};
-  std::unique_ptr<std::thread> thread_;
+  OwnThread thread_;
 };
 
 }  // namespace unet::fabric

@@ -50,7 +50,7 @@ int Waiter::add(Endpoint& endpoint) {
 void Waiter::remove(Endpoint& endpoint) noexcept {
   const bool is_known = std::erase(endpoints_, &endpoint) != 0;
   // The set is the same for a forked child and its parent, which still uses it.
-  if (!is_known || !has_descriptor_ || !endpoint.domain().progress_thread().is_own_process()) return;
+  if (!is_known || !has_descriptor_ || !endpoint.domain().is_own_process()) return;
   ::epoll_ctl(set_.get(), EPOLL_CTL_DEL, endpoint.descriptor(), nullptr);
 }
 

@@ -36,9 +36,9 @@ Result<std::shared_ptr<Carrier>> Carrier::of(const std::shared_ptr<Connection>& 
 }
 
 Carrier::~Carrier() {
-  if (!dispatcher_.joinable()) return;
+  if (!dispatcher_.is_running()) return;
   if (!connection().is_own()) {
-    dispatcher_.detach();  // the thread belongs to the parent process
+    dispatcher_.forget();  // the thread belongs to the parent process
     return;
   }
   {

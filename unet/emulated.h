@@ -22,10 +22,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "unet/base/own_thread.h"
 #include "unet/endpoint.h"
 
 namespace unet {
@@ -139,7 +139,7 @@ class Carrier {
   std::vector<Emulated*> wanting_;    // armed endpoints that also want room for a channel
   uint32_t armed_ = 0;             // endpoints with an armed descriptor
   std::condition_variable dispatcher_due_;
-  std::thread dispatcher_;
+  OwnThread dispatcher_;
   bool stop_ = false;
 };
 

@@ -1,6 +1,5 @@
 // emulated_wait.cc - sleeping emulated endpoints: one leads, asleep on the carrier's descriptors, and wakes the others.
 #include <poll.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -103,19 +102,13 @@ void Carrier::notify(Emulated& which) noexcept {
 }
 
 Status Carrier::start_dispatcher() {
-  if (dispatcher_.joinable()) return {};
-  // Leave signals to the program's own threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status status;
+  if (dispatcher_.is_running()) return {};
   try {
-    dispatcher_ = std::thread([this] { dispatch(); });
+    dispatcher_.start_without_signals([this] { dispatch(); });
   } catch (const std::system_error& error) {
-    status = fail_errno("starting the thread that wakes emulated endpoints", error.code().value());
+    return fail_errno("starting the thread that wakes emulated endpoints", error.code().value());
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
+  return {};
 }
 
 void Carrier::dispatch() noexcept {

@@ -23,7 +23,7 @@ Status UpcallThread::start(int descriptor, std::function<bool()> poll) {
   if (!wake_.valid()) return fail_errno("eventfd", errno);
   stop_ = false;
   try {
-    thread_ = std::make_unique<std::thread>([this, descriptor, poll = std::move(poll)] { loop(descriptor, poll); });
+    thread_.start([this, descriptor, poll = std::move(poll)] { loop(descriptor, poll); });
   } catch (const std::system_error& error) {
     return fail_errno("starting the upcall's thread", error.code().value());
   }
@@ -34,8 +34,7 @@ void UpcallThread::stop() noexcept {
   if (!is_running()) return;
   stop_ = true;
   write_eventfd(wake_.get());
-  thread_->join();
-  thread_.reset();
+  thread_.join();
   asleep_ = false;
   wake_.reset();
 }

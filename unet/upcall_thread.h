@@ -3,10 +3,9 @@
 
 #include <atomic>
 #include <functional>
-#include <memory>
 #include <mutex>
-#include <thread>
 
+#include "unet/base/own_thread.h"
 #include "unet/base/result.h"
 #include "unet/mapping.h"
 
@@ -23,9 +22,9 @@ class UpcallThread {
   Status start(int descriptor, std::function<bool()> poll);
   // No call of `poll` runs after stop() returns.
   void stop() noexcept;
-  // Forgets the thread without ending it. A forked child has no such thread, and may have another one with the same handle.
-  void forget() noexcept { static_cast<void>(thread_.release()); }
-  bool is_running() const noexcept { return thread_ != nullptr; }
+  // For a forked child, which has no such thread.
+  void forget() noexcept { thread_.forget(); }
+  bool is_running() const noexcept { return thread_.is_running(); }
   // Makes the thread call `poll` again if it sleeps. The caller holds the lock, or there is no thread.
   void wake() noexcept;
 
@@ -38,7 +37,7 @@ class UpcallThread {
 
   std::mutex mutex_;
   std::atomic<int> maskers_{0};  // threads that wait in mask()
-  std::unique_ptr<std::thread> thread_;
+  OwnThread thread_;
   std::atomic<bool> stop_{false};
   bool asleep_ = false;          // guarded by mutex_
   Descriptor wake_;
