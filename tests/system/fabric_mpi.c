@@ -8,24 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/system/fabric_check.h"
+
 enum { MOST = 4 << 20, FLOOD = 3000, ROUNDS = 20 };
 
-static int rank, size;
 static unsigned char *out, *in;
-static const char *stage = "start";
 
-static void require(int condition, const char *what) {
-  if (condition) return;
-  fprintf(stderr, "rank %d of %d: wrong: %s\n", rank, size, what);
-  MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-/* Tells where a rank hangs, before the test gives up. */
-static void hangs(int signal) {
-  (void)signal;
-  fprintf(stderr, "rank %d of %d hangs in %s\n", rank, size, stage);
-  _exit(1);
-}
 static void run(const char *name, void (*part)(void)) {
   stage = name;
   alarm(60);
@@ -34,7 +22,6 @@ static void run(const char *name, void (*part)(void)) {
   alarm(0);
 }
 
-static unsigned char byte_at(int seed, size_t i) { return (unsigned char)(seed * 31 + (int)(i * 7 % 251)); }
 static void fill(int seed, size_t length) {
   for (size_t i = 0; i < length; ++i) out[i] = byte_at(seed, i);
 }

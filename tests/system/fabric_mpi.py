@@ -10,7 +10,7 @@ import sys
 
 import daemon
 from daemon import require, run
-from fabric import ALTERNATE, IMPAIRED, UNET_RUN, UNETD, environments, mpi, mpirun, need, need_mpi, network_interface, two_hosts
+from fabric import ALTERNATE, IMPAIRED, UNET_MPI, UNET_RUN, UNETD, environments, mpi, mpirun, need, need_mpi, network_interface, two_hosts
 from spaces import Host, Spaces, can_be_made
 
 WINDOWS, THREADS, SCRIPT = sys.argv[5:8]
@@ -19,7 +19,7 @@ ARGUMENTS = {"cg": ["--side", "16", "--iterations", "5"], "mm": ["--blocks", "4"
              "rsort": ["--keys", "20000"], "ssort": ["--keys", "20000"]}
 WITH = {
     # Windows by messages, and by remote reads and writes. Open MPI 4.1.4 has no messages by its btl ofi, so TCP carries them.
-    "pt2pt": ["--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", "unet", "--mca", "osc", "pt2pt"],
+    "pt2pt": [*UNET_MPI, "--mca", "osc", "pt2pt"],
     "rdma": ["--mca", "pml", "ob1", "--mca", "btl", "ofi,tcp,self", "--mca", "btl_ofi_provider_include", "unet", "--mca", "osc", "rdma"],
 }
 
@@ -93,7 +93,7 @@ def test_unet_run_starts_both_sides():
 
 @contextlib.contextmanager
 def hosts_on_veth(port):
-    """As two_hosts(), with network namespaces."""
+    """Yields the environments of programs on two hosts, joined by a veth pair between namespaces."""
     with Spaces("a", "b") as spaces, daemon.directory() as path, contextlib.ExitStack() as stack:
         spaces.join("a", "eth0", "b", "eth0")
         for number in range(2):

@@ -7,22 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/system/fabric_check.h"
+
 enum { THREADS = 4, ROUNDS = 300, MOST = 100000 };
 
 struct thread {
   int number;
   MPI_Comm communicator;
 };
-
-static int rank, size;
-
-static void require(int condition, const char *what) {
-  if (condition) return;
-  fprintf(stderr, "rank %d of %d: wrong: %s\n", rank, size, what);
-  MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-static unsigned char byte_at(int seed, int i) { return (unsigned char)(seed * 31 + i * 7 % 251); }
 
 /* Each thread has a ring of its own with the threads of its number. Every second one uses any tag in its own communicator. */
 static void *ring(void *argument) {
@@ -36,14 +28,14 @@ static void *ring(void *argument) {
     const int expected = before * 1000 + thread * 100 + round;
     MPI_Request requests[2];
     MPI_Status statuses[2];
-    for (int i = 0; i < bytes; ++i) out[i] = byte_at(seed, i);
+    for (int i = 0; i < bytes; ++i) out[i] = byte_at(seed, (size_t)i);
     MPI_Irecv(in, MOST, MPI_BYTE, before, tag, own->communicator, &requests[0]);
     MPI_Isend(out, bytes, MPI_BYTE, next, thread, own->communicator, &requests[1]);
     MPI_Waitall(2, requests, statuses);
     int count = 0;
     MPI_Get_count(&statuses[0], MPI_BYTE, &count);
     require(count == bytes && statuses[0].MPI_TAG == thread, "the status of a thread's message");
-    for (int i = 0; i < bytes; ++i) require(in[i] == byte_at(expected, i), "the bytes of a thread's message");
+    for (int i = 0; i < bytes; ++i) require(in[i] == byte_at(expected, (size_t)i), "the bytes of a thread's message");
   }
   free(out);
   free(in);

@@ -8,25 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/system/fabric_check.h"
+
 enum { WORDS = 40000, ROUNDS = 50 };
 
-static int rank, size, swaps;
+static int swaps;
 static long *memory;
 static MPI_Win window;
-static const char *stage = "start";
-
-static void require(int condition, const char *what) {
-  if (condition) return;
-  fprintf(stderr, "rank %d of %d: wrong: %s\n", rank, size, what);
-  MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-/* Tells where a rank hangs, before the test gives up. */
-static void hangs(int signal) {
-  (void)signal;
-  fprintf(stderr, "rank %d of %d hangs in %s\n", rank, size, stage);
-  _exit(1);
-}
 
 static void fence(const char *next) {
   stage = next;
