@@ -12,7 +12,7 @@ namespace unet::fabric {
 inline int no_bind(fid*, fid*, uint64_t) { return -FI_ENOSYS; }
 inline int no_control(fid*, int, void*) { return -FI_ENOSYS; }
 
-// The text of an error that a queue has told, as provider's text: both have the same numbers.
+// fi_ops_cq::strerror and fi_ops_eq::strerror. Errors of the provider are those of libfabric.
 template <typename Queue>
 const char* error_text(Queue*, int code, const void*, char* to, size_t length) {
   const char* const text = fi_strerror(code);

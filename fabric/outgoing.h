@@ -15,7 +15,7 @@
 
 namespace unet::fabric {
 
-// What a call returns that has sent a request.
+// The result of a call that has sent a request.
 inline ssize_t outcome(am::Outcome of) noexcept {
   if (__builtin_expect(of == am::Outcome::sent, 1)) return 0;
   return of == am::Outcome::not_sent ? -FI_EAGAIN : -FI_ECONNRESET;

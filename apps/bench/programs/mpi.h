@@ -1,4 +1,4 @@
-// mpi.h - the benchmark `mpi`: Open MPI over our provider of libfabric and over its own transports; main.cc runs it without a session,
+// mpi.h - the benchmark `mpi`: Open MPI over our provider of libfabric and over its own transports. main.cc runs it without a session,
 // because the ranks need both cores.
 #pragma once
 

@@ -24,7 +24,7 @@ def file_of(path):
 
 
 def compared(bench, old, new, noise):
-    """What unet-bench says about two reports, and its exit status."""
+    """Returns the comparison of two reports by unet-bench, and its exit status."""
     done = subprocess.run([bench, "compare", "--old", old, "--new", new, "--noise", noise, "--json", "-"], capture_output=True, text=True,
                           check=False)
     if not done.stdout:

@@ -51,7 +51,7 @@ def family_of(path):
 
 
 def tip_of(row, label, where, value):
-    """What hovering over a point shows."""
+    """Returns the text that a point shows under the pointer."""
     lines = [f"{label}, {where}: {value}" if where else f"{label}: {value}"]
     if row.unit == "ns" and not math.isnan(row.p99) and row.p99 != row.p50:
         lines.append(f"99th percentile {units.value_text(row.p99, row.unit)}")

@@ -73,7 +73,7 @@ def interfaces():
 
 
 def not_there():
-    """What this machine lacks of what paths use, with the reason: [what, why]."""
+    """Returns pairs [what, why]: a thing that paths use and this machine lacks, and the reason."""
     lacks = []
     if not interfaces():
         lacks.append(["a network card", "no interface has a device: wires are memif, veth pairs and tap"])
@@ -90,7 +90,7 @@ def not_there():
 
 
 def facts(version):
-    """What the page prints, name by name."""
+    """Returns the facts about this machine that the page prints, by name."""
     release = platform.freedesktop_os_release() if os.path.exists("/etc/os-release") else {}
     return {"host": platform.node(), "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "version": version, "processor": processor(),
             "cores": cores(), "caches": caches(), "memory": memory(), "virtual": virtual(),

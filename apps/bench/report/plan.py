@@ -14,7 +14,7 @@ class Step:
         return [self.arguments[0]] if self.arguments[0] == "kernels" else [word for word in self.arguments[1:self.first_option]]
 
     def under(self, conditions):
-        """The same on wires of these conditions alone."""
+        """Returns this step on wires of these conditions alone."""
         return Step([*self.arguments, "--condition", conditions], self.seconds, self.rounds)
 
     @property

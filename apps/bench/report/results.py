@@ -115,7 +115,7 @@ def repeat_command(row, by_round):
 
 
 class Report:
-    """What one `unet-bench report` measured."""
+    """The figures of one `unet-bench report`."""
 
     def __init__(self, content):
         self.content = content

@@ -14,7 +14,7 @@
 
 namespace unet::bench {
 
-// What a side tells the other one; both are in memory that they share.
+// A side tells the other one this, in memory that both share.
 struct FabricCard {
   std::atomic<uint32_t> is_written{0};
   size_t name_size = 0;
