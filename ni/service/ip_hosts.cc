@@ -21,6 +21,7 @@ IpHosts::IpHosts(const std::vector<engine::IpInterfaceOptions>& options, EngineC
     }
     status.gateway4 = each.gateway4.value_or(ip::IpAddress{});
     status.gateway6 = each.gateway6.value_or(ip::IpAddress{});
+    status.mtu = UINT32_MAX;  // the host has set no limit yet: the port's MTU counts
   }
 }
 

@@ -1,5 +1,5 @@
 // service_flood_test.cc - a service alone with its two mailboxes: floods from the wire and from
-// strangers, connections that say nothing, engines that take no commands, captures of what no engine serves.
+// strangers, connections that say nothing, engines that take no commands or have not reported, captures of what no engine serves.
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -16,6 +16,7 @@
 #include <sstream>
 #include <vector>
 
+#include "ni/service/ip_config.h"
 #include "ni/service/service.h"
 #include "ni/service/signal_wire.h"
 #include "ni/service/test_client.h"
@@ -43,8 +44,9 @@ struct Alone {
   NoEngine engine;
   std::unique_ptr<Service> service;
 
-  explicit Alone(std::string_view policy = {}, std::vector<StaticChannel> channels = {}) {
+  explicit Alone(std::string_view policy = {}, std::vector<StaticChannel> channels = {}, std::vector<engine::IpInterfaceOptions> ip = {}) {
     ServiceOptions options;
+    options.ip = std::move(ip);
     options.channels = std::move(channels);
     options.policy = *Policy::parse(policy, "policy", geteuid());
     options.own_user = geteuid();
@@ -128,6 +130,33 @@ Keepalive about_nothing() {
 }
 
 }  // namespace
+
+TEST_CASE("an IP interface is not down before its engine has reported") {
+  auto alone = std::make_unique<Alone>("", std::vector<StaticChannel>{}, std::vector{*parse_ip_port("0=10.1.0.1/24,unprobed")});
+  const Descriptor client = alone->connect();
+  const auto answer = [&] {
+    alone->service->poll(kSecond);
+    bool closed = false;
+    auto packet = test::receive_packet(client.get(), closed);
+    REQUIRE(packet);
+    return std::move(*packet);
+  };
+  Alone::say_hello(client);
+  static_cast<void>(answer());
+  Alone::ask_for_endpoint(client);
+  control::GetIpConfiguration ask{};
+  ask.header = {.op = control::Op::ip_configuration, .endpoint = answer().as<control::Reply>().create_endpoint.endpoint};
+  REQUIRE(send(client.get(), &ask, sizeof ask, 0) == sizeof ask);
+  const test::Incoming in = answer();
+  REQUIRE(in.descriptors.size() == 1);
+  struct {
+    control::IpAddressInfo address;
+    control::IpInterfaceInfo interface;
+  } told;
+  REQUIRE(pread(in.descriptors[0].get(), static_cast<void*>(&told), sizeof told, 0) == static_cast<ssize_t>(sizeof told));
+  CHECK(told.address.tentative == 0);
+  CHECK(told.interface.mtu == 1500);
+}
 
 TEST_CASE("questions about many unknown channels are not answered by as many signals each") {
   auto alone = std::make_unique<Alone>();
