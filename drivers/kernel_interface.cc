@@ -19,7 +19,7 @@ tl::unexpected<Error> refuse(Errc code, const std::string& port, const std::stri
 
 }  // namespace
 
-Result<DriverCapabilities> look_at_interface(const std::string& port, const std::string& name) {
+Result<DriverCapabilities> look_at_interface(const std::string& port, const std::string& name, uint32_t wanted_mtu) {
   if (name.empty() || name.size() >= IFNAMSIZ) return refuse(Errc::invalid_argument, port, "is not an interface name: 1 to 15 characters");
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return fail_errno("socket", errno);
@@ -43,7 +43,12 @@ Result<DriverCapabilities> look_at_interface(const std::string& port, const std:
   if (mtu < kMtuMin) {
     return refuse(Errc::unavailable, port, "its MTU is " + std::to_string(mtu) + ", too small: `ip link set " + name + " mtu 1500`");
   }
-  DriverCapabilities capabilities{.mtu = mtu < kMtuMax ? mtu : kMtuMax};
+  if (wanted_mtu > mtu) {
+    const std::string wanted = std::to_string(wanted_mtu);
+    return refuse(Errc::invalid_argument, port, "mtu=" + wanted + " is more than the interface's " + std::to_string(mtu) +
+                                                    ": `ip link set " + name + " mtu " + wanted + "`");
+  }
+  DriverCapabilities capabilities{.mtu = wanted_mtu != 0 ? wanted_mtu : mtu < kMtuMax ? mtu : kMtuMax};
   std::memcpy(capabilities.address.data(), request.ifr_hwaddr.sa_data, capabilities.address.size());
   return capabilities;
 }

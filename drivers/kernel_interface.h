@@ -9,8 +9,9 @@
 namespace unet::drivers {
 
 // Reads the properties of an interface in the caller's network namespace. Refuses interfaces that cannot serve as a wire, and says what to
-// do. `port` begins the error's text. Errors: not_found, unavailable, invalid_argument.
-Result<DriverCapabilities> look_at_interface(const std::string& port, const std::string& name);
+// do. `port` begins the error's text. `mtu`: the one to use, at most the interface's; 0: the interface's. Errors: not_found, unavailable,
+// invalid_argument.
+Result<DriverCapabilities> look_at_interface(const std::string& port, const std::string& name, uint32_t mtu);
 
 // Without a carrier the kernel drops the frames of a packet socket, with the same error as for a full queue.
 bool has_carrier(int socket, const std::string& name) noexcept;

@@ -120,14 +120,8 @@ Status bind_to_interface(int socket, const std::string& port, const PacketOption
 
 Result<std::unique_ptr<PacketPort>> PacketPort::open(const PacketOptions& options) {
   const std::string port = "packet:iface=" + options.interface;
-  Result<DriverCapabilities> capabilities = look_at_interface(port, options.interface);
+  Result<DriverCapabilities> capabilities = look_at_interface(port, options.interface, options.mtu);
   if (!capabilities) return tl::unexpected(capabilities.error());
-  if (options.mtu > capabilities->mtu) {
-    return fail(Errc::invalid_argument, port + ": mtu=" + std::to_string(options.mtu) + " is more than the interface's " +
-                                            std::to_string(capabilities->mtu) + ": `ip link set " + options.interface + " mtu " +
-                                            std::to_string(options.mtu) + "`");
-  }
-  if (options.mtu != 0) capabilities->mtu = options.mtu;
   const int socket = ::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket < 0 && (errno == EPERM || errno == EACCES)) {
     return fail(Errc::not_permitted, port + ": needs CAP_NET_RAW: run as root, or give the program the capability (`setcap cap_net_raw+ep "

@@ -82,14 +82,8 @@ Result<pcap*> open_interface(const std::string& name, const DriverCapabilities& 
 }  // namespace
 
 Result<std::unique_ptr<PcapLive>> PcapLive::open(const PcapOptions& options) {
-  Result<DriverCapabilities> capabilities = look_at_interface("pcap:iface=" + options.interface, options.interface);
+  Result<DriverCapabilities> capabilities = look_at_interface("pcap:iface=" + options.interface, options.interface, options.mtu);
   if (!capabilities) return tl::unexpected(capabilities.error());
-  if (options.mtu > capabilities->mtu) {
-    return fail(Errc::invalid_argument, "pcap:iface=" + options.interface + ": mtu=" + std::to_string(options.mtu) +
-                                            " is more than the interface's " + std::to_string(capabilities->mtu) + ": `ip link set " +
-                                            options.interface + " mtu " + std::to_string(options.mtu) + "`");
-  }
-  if (options.mtu != 0) capabilities->mtu = options.mtu;
   Result<InterfaceClaim> claim = InterfaceClaim::take("pcap:iface=" + options.interface, options.interface);
   if (!claim) return tl::unexpected(claim.error());
   const Result<pcap*> handle = open_interface(options.interface, *capabilities, options.all_types);

@@ -140,7 +140,7 @@ Result<std::unique_ptr<TapPort>> TapPort::open(const TapOptions& options) {
   if (Status status = attach(tap.fd, name); !status) return tl::unexpected(status.error());
   if (Status status = offload(tap.fd, name, options.segments); !status) return tl::unexpected(status.error());
   if (Status status = set_up(options); !status) return tl::unexpected(status.error());
-  Result<DriverCapabilities> capabilities = look_at_interface("tap:name=" + name, name);
+  Result<DriverCapabilities> capabilities = look_at_interface("tap:name=" + name, name, 0);
   if (!capabilities) return tl::unexpected(capabilities.error());
   auto link = LinkWatch::open({.port = "tap:name=" + name, .interface = name, .station = capabilities->address, .mtu = capabilities->mtu,
                                .returns = false});
