@@ -79,6 +79,7 @@ Made make_wire(std::string_view name, std::string_view options, bool all_types, 
   if (name == "pcap") return make_pcap(options, all_types);
   if (name == "packet") return make_packet(options, all_types, segments);
   if (name == "tap") return make_tap(options, segments);
+  if (name == "xdp") return make_xdp(options, all_types);
   if (name == "nowhere") {
     if (!options.empty()) return fail(Errc::invalid_argument, "nowhere: takes no options");
     return std::make_unique<drivers::Nowhere>();
@@ -92,7 +93,7 @@ Made make_wire(std::string_view name, std::string_view options, bool all_types, 
                                             (options.empty() ? ":OPTIONS" : ":" + std::string(options)) + " / dpdk:...");
   }
   return fail(Errc::invalid_argument, "there is no wire '" + std::string(name) + "'; wires: dpdk:DEVICE, pcap:OPTIONS, " +
-                                          "packet:OPTIONS, tap:OPTIONS, nowhere, none; "
+                                          "packet:OPTIONS, tap:OPTIONS, xdp:OPTIONS, nowhere, none; "
                                           "wrappers before a wire: udp:OPTIONS /, vlan:OPTIONS /, faulty:OPTIONS /, capture:OPTIONS /, "
                                           "trace /");
 }
@@ -177,6 +178,12 @@ Wires
   packet:iface=IF         a kernel interface through a packet socket, for IP: TCP and UDP travel in segments of up to 64 KiB, which the
                           kernel or the card segments, coalesces and checksums. Needs cap_net_raw; mtu=BYTES. Possible wrappers:
                           capture and trace, which show whole segments with unfinished checksums. VLAN frames are ignored
+  xdp:iface=IF            the first queue of a kernel interface through AF_XDP, without DPDK and its memory; needs cap_net_raw,
+                          cap_net_admin, cap_bpf. The kernel gets only what the wire does not take: with IP or a wrapper udp or vlan,
+                          frames for other stations. The interface's queue has no other AF_XDP socket and no other XDP program
+      mtu=BYTES                 256 to 9600; default: the interface's. Above 3826: Linux 6.6
+      busy_budget=N             an empty poll makes the card deliver up to N frames, on the polling core (default 0: the kernel
+                                delivers frames when it likes). For network cards; a veth is slower with it
   tap:name=IF             a new kernel interface with this port as its other end: programs on the kernel reach U-Net's applications
                           through it, in segments as with packet. Needs cap_net_admin, or an existing interface (ip tuntap add dev IF
                           mode tap user NAME), which stays when the port is closed

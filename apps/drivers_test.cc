@@ -196,6 +196,9 @@ TEST_CASE("each malformed specification is told what is allowed") {
   CHECK_THAT(refusal("pcap:read=x,address=03:00:00:00:00:01"), Contains("not a station's address"));
   CHECK_THAT(refusal("pcap:read=x,address=zz:00:00:00:00:01"), Contains("not a station's address"));
   CHECK_THAT(refusal("pcap:iface=lo,mtu=1"), Contains("mtu: '1'") && Contains("256 to 9600"));
+  CHECK_THAT(refusal("xdp:"), Contains("needs iface="));
+  CHECK_THAT(refusal("xdp:iface=lo,queue=1"), Contains("'queue' is not an option; allowed: iface"));
+  CHECK_THAT(refusal("xdp:iface=lo"), Contains("loopback"));
   CHECK_THAT(refusal("pcap:if=lo"), Contains("'if' is not an option; allowed: iface"));
   CHECK_THAT(refusal("dpdk:net_af_packet,iface=lo"), Contains("not a DPDK port"));
   CHECK_THAT(refusal(std::string(20000, 'x')), Contains("16000 characters"));
@@ -205,7 +208,7 @@ TEST_CASE("the help names every wire and wrapper option") {
   const std::string help = driver_help();
   for (const char* word : {"none", "dpdk:", "net_memif0", "net_af_xdp0", "net_af_packet0", "net_tap0", "mtu=", "wait_link=",
                            "hugepages=", "faulty:", "loss=", "duplicate=", "reorder=", "corrupt=", "bits=", "delay=", "rate=", "hold=",
-                           "seed=", "direction=", "pcap:iface=", "pcap:read=", "write=", "timed=", "address=",
+                           "seed=", "direction=", "xdp:iface=", "busy_budget=", "pcap:iface=", "pcap:read=", "write=", "timed=", "address=",
                            "udp:address=", "gateway=", "peers=", "neighbour=", "hops=", "port=", "vlan:id=", "priority=",
                            "capture:file=", "filter=", "snap=", "limit=", "buffer=", "trace[:file="}) {
     CHECK_THAT(help, Catch::Contains(word));

@@ -6,6 +6,7 @@
 #include "apps/spec_values.h"
 #include "drivers/packet/packet_port.h"
 #include "drivers/tap/tap_port.h"
+#include "drivers/xdp/xdp_port.h"
 
 namespace unet::apps {
 namespace {
@@ -61,6 +62,20 @@ Made make_tap(std::string_view text, bool segments) {
   }
   if (options.name.empty()) return fail(Errc::invalid_argument, "tap: needs name=INTERFACE: tap:name=unet0,address=10.0.0.1/24");
   return drivers::TapPort::open(options).map(kAsDriver);
+}
+
+Made make_xdp(std::string_view text, bool all_types) {
+  drivers::XdpOptions options{.interface = {}, .all_types = all_types};
+  for (const auto& [name, value] : split_options(text)) {
+    Status status;
+    if (name == "iface") options.interface = value;
+    else if (name == "mtu") status = assign("xdp: mtu", parse_count(value, 256, 9600), options.mtu);
+    else if (name == "busy_budget") status = assign("xdp: busy_budget", parse_count(value, 0, 1024), options.busy_budget);
+    else status = fail(Errc::invalid_argument, "xdp: '" + name + "' is not an option; allowed: iface mtu busy_budget");
+    if (!status) return tl::unexpected(status.error());
+  }
+  if (options.interface.empty()) return fail(Errc::invalid_argument, "xdp: needs iface=INTERFACE: xdp:iface=eth1");
+  return drivers::XdpPort::open(options).map(kAsDriver);
 }
 
 }  // namespace unet::apps

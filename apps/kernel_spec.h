@@ -1,4 +1,4 @@
-// kernel_spec.h - the wires "packet:..." and "tap:..." of a driver specification; used by drivers.cc.
+// kernel_spec.h - the wires "packet:...", "tap:..." and "xdp:..." of a driver specification; used by drivers.cc.
 #pragma once
 
 #include <memory>
@@ -13,5 +13,6 @@ namespace unet::apps {
 // to see packets as they are on the wire.
 Result<std::unique_ptr<Driver>> make_packet(std::string_view options, bool all_types, bool segments);
 Result<std::unique_ptr<Driver>> make_tap(std::string_view options, bool segments);
+Result<std::unique_ptr<Driver>> make_xdp(std::string_view options, bool all_types);
 
 }  // namespace unet::apps

@@ -13,9 +13,11 @@ namespace unet::drivers {
 // One thread uses it. A buffer belongs to its taker until it is given back.
 class FramePool {
  public:
-  FramePool(uint32_t frames, uint32_t room) : memory_(new std::byte[size_t{room} * frames]) {
+  FramePool(uint32_t frames, uint32_t room) : FramePool(new std::byte[size_t{room} * frames], frames, room) { own_.reset(free_.back()); }
+  // The buffers lie in `memory`, which the caller keeps.
+  FramePool(std::byte* memory, uint32_t frames, uint32_t room) {
     free_.reserve(frames);
-    for (uint32_t i = frames; i-- > 0;) free_.push_back(memory_.get() + size_t{room} * i);
+    for (uint32_t i = frames; i-- > 0;) free_.push_back(memory + size_t{room} * i);
   }
 
   std::byte* take() noexcept {
@@ -38,8 +40,8 @@ class FramePool {
   size_t available() const noexcept { return free_.size(); }
 
  private:
-  std::unique_ptr<std::byte[]> memory_;  // pages are touched when they are first used
-  std::vector<std::byte*> free_;         // last in, first out: the buffer is still in the cache
+  std::unique_ptr<std::byte[]> own_;  // pages are touched when they are first used
+  std::vector<std::byte*> free_;      // last in, first out: the buffer is still in the cache
 };
 
 }  // namespace unet::drivers

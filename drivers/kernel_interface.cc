@@ -1,6 +1,8 @@
 // kernel_interface.cc - reads an interface's address, MTU and state.
 #include "drivers/kernel_interface.h"
 
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <net/if_arp.h>
 #include <sys/ioctl.h>
@@ -9,6 +11,8 @@
 
 #include <cerrno>
 #include <cstring>
+
+#include "unet/mapping.h"
 
 namespace unet::drivers {
 namespace {
@@ -51,6 +55,16 @@ Result<DriverCapabilities> look_at_interface(const std::string& port, const std:
   DriverCapabilities capabilities{.mtu = wanted_mtu != 0 ? wanted_mtu : mtu < kMtuMax ? mtu : kMtuMax};
   std::memcpy(capabilities.address.data(), request.ifr_hwaddr.sa_data, capabilities.address.size());
   return capabilities;
+}
+
+uint32_t receive_queues(const std::string& name) noexcept {
+  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ethtool_channels channels{};
+  channels.cmd = ETHTOOL_GCHANNELS;
+  ifreq request{};
+  name.copy(request.ifr_name, sizeof request.ifr_name - 1);
+  request.ifr_data = reinterpret_cast<char*>(&channels);
+  return ioctl(socket.get(), SIOCETHTOOL, &request) == 0 ? channels.rx_count + channels.combined_count : 0;
 }
 
 bool has_carrier(int socket, const std::string& name) noexcept {

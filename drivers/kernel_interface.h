@@ -1,4 +1,4 @@
-// kernel_interface.h - queries about an interface of the kernel; used by pcap, packet and tap.
+// kernel_interface.h - queries about an interface of the kernel; used by pcap, packet, tap and xdp.
 #pragma once
 
 #include <string>
@@ -12,6 +12,9 @@ namespace unet::drivers {
 // do. `port` begins the error's text. `mtu`: the one to use, at most the interface's; 0: the interface's. Errors: not_found, unavailable,
 // invalid_argument.
 Result<DriverCapabilities> look_at_interface(const std::string& port, const std::string& name, uint32_t mtu);
+
+// How many queues arriving frames are spread over; 0: the interface does not tell.
+uint32_t receive_queues(const std::string& name) noexcept;
 
 // Without a carrier the kernel drops the frames of a packet socket, with the same error as for a full queue.
 bool has_carrier(int socket, const std::string& name) noexcept;

@@ -1,4 +1,4 @@
-// link_watch.h - watches the kernel's interface under a wire by netlink (RTNLGRP_LINK); used by packet, pcap, tap and dpdk.
+// link_watch.h - watches the kernel's interface under a wire by netlink (RTNLGRP_LINK); used by packet, pcap, tap, xdp and dpdk.
 //
 // It follows the interface by its index, and by its name while it does not exist. Each wire has one socket: interfaces change seldom.
 #pragma once
