@@ -148,6 +148,9 @@ if can_be_made():
     def test_af_xdp():
         over_veth("dpdk:net_af_xdp0,iface=eth0", IMPAIRED)
 
+    def test_xdp():
+        over_veth("xdp:iface=eth0", IMPAIRED)
+
     def test_pcap():
         over_veth("pcap:iface=eth0", IMPAIRED)
 

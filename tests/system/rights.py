@@ -389,6 +389,7 @@ def test_wires():
         over_a_wire("af_packet", "dpdk:net_af_packet0,iface=va", "dpdk:net_af_packet0,iface=vb")
         over_a_wire("pcap", "capture:file=DIR/frames / trace:file=DIR/lines / pcap:iface=va", "pcap:iface=vb")
         over_a_wire("af_xdp", "dpdk:net_af_xdp0,iface=va", "dpdk:net_af_xdp0,iface=vb")
+        over_a_wire("xdp", "xdp:iface=va", "xdp:iface=vb")
         one_network_interface_each()
         a_wire_that_comes_back()
     ip("link", "add", "br0", "type", "bridge")

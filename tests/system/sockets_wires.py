@@ -95,11 +95,11 @@ def test_virtio():
 
 if can_be_made():
 
-    def test_af_xdp():
+    def over_af_xdp(wire):
         with directory() as d, Spaces("a", "b") as spaces, contextlib.ExitStack() as stack:
             spaces.join("a", "eth0", "b", "eth0")
             for host in HOSTS:
-                port = f"capture:file={d}/{host}.pcapng,limit=20M / dpdk:net_af_xdp0,iface=eth0"
+                port = f"capture:file={d}/{host}.pcapng,limit=20M / {wire}"
                 unetd = Host(UNETD, spaces, host[0], f"{d}/{host}", port, "--ip", of_ip(host))
                 if not unetd.ready:
                     unetd.process.wait(WAIT)
@@ -108,6 +108,12 @@ if can_be_made():
             exchange({host: {"UNET_NI": f"unix:{d}/{host}"} for host in HOSTS})
             for host in HOSTS:
                 looks_right(f"{d}/{host}.pcapng")
+
+    def test_af_xdp():
+        over_af_xdp("dpdk:net_af_xdp0,iface=eth0")
+
+    def test_xdp():
+        over_af_xdp("xdp:iface=eth0")
 
 
 sys.exit(main(globals()))

@@ -16,7 +16,6 @@ from spaces import Host, Spaces, can_be_made, ip
 
 UNETD, UNETCTL, ECHO_SERVER, WIRE_ECHO = (os.path.abspath(p) for p in sys.argv[1:5])
 AF_PACKET = "dpdk:net_af_packet0,iface=eth0"
-AF_XDP = "dpdk:net_af_xdp0,iface=eth0"
 A_MAC, B_MAC = "02:00:00:00:85:01", "02:00:00:00:85:02"
 
 
@@ -138,17 +137,25 @@ def test_af_packet():
     over(AF_PACKET, AF_PACKET)
 
 
-def test_af_xdp():
+def over_af_xdp(port):
     with directory() as d, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
         with contextlib.ExitStack() as stack:
-            ni = Ni(spaces, "a", d + "/a", AF_XDP)
+            ni = Ni(spaces, "a", d + "/a", port)
             if not ni.ready:
                 print(f"      AF_XDP cannot be opened here: {ni.process.stderr.read().strip()}", flush=True)
                 ni.process.wait(WAIT)
                 return
             stack.enter_context(ni)
-    over(AF_XDP, AF_XDP)
+    over(port, port)
+
+
+def test_af_xdp():
+    over_af_xdp("dpdk:net_af_xdp0,iface=eth0")
+
+
+def test_xdp():
+    over_af_xdp("xdp:iface=eth0")
 
 
 def test_udp():

@@ -12,6 +12,7 @@
 
 #include "drivers/dpdk/dpdk_port.h"
 #include "drivers/pcap/pcap_live.h"
+#include "drivers/xdp/xdp_port.h"
 
 namespace unet::test {
 

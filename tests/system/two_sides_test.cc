@@ -1,6 +1,6 @@
-// two_sides_test.cc - ports between two processes: memif (also zero-copy), AF_PACKET, AF_XDP and libpcap between two namespaces, tap
-// through a bridge. Every frame size, byte by byte; a side that is killed and comes back; sleeping on a port's descriptor; nothing left
-// behind.
+// two_sides_test.cc - ports between two processes: memif (also zero-copy); AF_PACKET, AF_XDP (by DPDK, and without) and libpcap between two
+// namespaces; tap through a bridge. Every frame size, byte by byte; a side that is killed and comes back; sleeping on a port's descriptor;
+// nothing left behind.
 //
 // Usage: two_sides_test WHAT, of which meson.build has the list. Exit status 77: this machine cannot do it (no root, no namespaces), with
 // the reason.
@@ -25,7 +25,7 @@ namespace {
 constexpr uint16_t kType = 0xB588;   // 0x88B5 in memory order
 constexpr uint32_t kHeader = 14 + 2 + 4;  // Ethernet, length (short frames may be padded on the way), number
 constexpr uint32_t kWindow = 16;
-constexpr std::string_view kPcap = "pcap:";
+constexpr std::string_view kPcap = "pcap:", kXdp = "xdp:";
 
 // The clock of an engine, which does not start with the machine.
 Nanoseconds engine_now() {
@@ -63,7 +63,7 @@ int complain(Shared& shared, int side, const std::string& text) {
 }
 
 struct Wire {
-  std::string device[2];  // DPDK's name; "pcap:" and an interface for libpcap
+  std::string device[2];  // DPDK's name; "pcap:" or "xdp:" and an interface without DPDK
   Network* network = nullptr;
   uint32_t mtu = 0;
   bool bridge = false;
@@ -73,6 +73,7 @@ struct Wire {
 Result<std::unique_ptr<Driver>> open_device(const Wire& wire, const std::string& device) {
   const auto as_driver = [](auto port) { return std::unique_ptr<Driver>(std::move(port)); };
   if (device.starts_with(kPcap)) return PcapLive::open({.interface = device.substr(kPcap.size()), .mtu = wire.mtu}).map(as_driver);
+  if (device.starts_with(kXdp)) return XdpPort::open({.interface = device.substr(kXdp.size()), .mtu = wire.mtu}).map(as_driver);
   return DpdkPort::open({.device = device,
                          .mtu = wire.mtu,
                          .eal = {.hugepages = wire.hugepages, .memory_mib = 192, .print_log = std::getenv("UNET_TEST_LOG") != nullptr}})
@@ -387,18 +388,18 @@ int run(const std::string& what) {
     const int awake = test_all_sizes(wire, false);
     return awake != 0 ? awake : test_all_sizes(wire, true);
   }
-  if (what != "af_packet" && what != "af_xdp" && what != "pcap") {
+  if (what != "af_packet" && what != "af_xdp" && what != "pcap" && what != "xdp") {
     std::fprintf(stderr, "no such test: %s\n", what.c_str());
     return 1;
   }
   Network network(Network::Kind::veth);
   if (!network.usable()) return skip("cannot make network namespaces with a veth pair");
-  const std::string prefix = what == "pcap" ? std::string(kPcap) : "net_" + what + "0,iface=";
+  const std::string prefix = what == "pcap" || what == "xdp" ? what + ":" : "net_" + what + "0,iface=";
   const Wire wire{.device = {prefix + network.interface(0), prefix + network.interface(1)}, .network = &network};
   for (const bool sleep : {false, true}) {
     if (const int result = test_all_sizes(wire, sleep); result != 0) return result;
   }
-  if (what == "pcap") {
+  if (what == "pcap" || what == "xdp") {
     if (const int result = test_interface_down(wire); result != 0) return result;
   }
   return test_killed(wire, 1, 3);
