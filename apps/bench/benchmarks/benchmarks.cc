@@ -100,7 +100,7 @@ std::vector<Benchmark> message_benchmarks() {
        .detail =
            "As rtt: A sends, B sends back, both read the whole message. Our sockets: non-blocking calls of the BSD shape\n"
            "(ipstack/sockets/calls.h) in processes that poll. tcp-local: to an application of the same network interface, by a local\n"
-           "channel. tcp-shared: the same by TCP itself, through the engine. tcp-memif, tcp-af_xdp: by TCP between two\n"
+           "channel. tcp-shared: the same by TCP itself, through the engine. tcp-memif, tcp-af_xdp, tcp-xdp: by TCP between two\n"
            "embedded network interfaces over a wire. raw-*-segments: bare DPDK on such a wire, with frames as long as TCP's.\n"
            "kernel-*: the kernel's sockets on loopback and on a veth pair. tcp-zero-copy-*: both sides write and check every byte of\n"
            "a message in place (stack.h: reserve(), commit(), gather(), consume()). tcp-made-*: they do so in buffers of their own,\n"

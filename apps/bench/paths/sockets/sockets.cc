@@ -253,12 +253,13 @@ std::unique_ptr<Path> make_unet_sockets(PathInfo info, std::shared_ptr<SocketsPl
   return std::make_unique<UnetSockets>(std::move(info), std::move(place), options);
 }
 
-void add_socket_wire(Paths& paths, WireKind kind, const std::string& name, const std::string& setting) {
+void add_socket_wire(Paths& paths, WireKind kind, const std::string& name, const std::string& setting,
+                     const std::string& bare) {
   const auto place = std::make_shared<WirePlace>(kind);
   for (const bool tcp : {true, false}) {
     const std::string protocol = tcp ? "tcp" : "udp";
     std::vector<std::string> more{"kernel-" + protocol + "-single-busy"};
-    if (tcp) more.push_back("raw-" + name + "-segments");
+    if (tcp) more.push_back(bare + "-segments");
     const PathInfo info{.name = protocol + "-" + name,
                              .kind = Kind::ours,
                              .what = std::string("U-Net's ") + (tcp ? "TCP" : "UDP") + " sockets over " + name + ", two embedded NIs",

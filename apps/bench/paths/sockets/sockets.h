@@ -23,7 +23,9 @@ struct UnetSocketsOptions {
 
 std::unique_ptr<Path> make_unet_sockets(PathInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options);
 
-// TCP and UDP between two embedded network interfaces on a wire of this kind; no other path shares that wire.
-void add_socket_wire(Paths& paths, WireKind kind, const std::string& name, const std::string& setting);
+// TCP and UDP between two embedded network interfaces on a wire of this kind; no other path shares that wire. `bare`: the
+// path of bare frames on such a wire, without "-segments".
+void add_socket_wire(Paths& paths, WireKind kind, const std::string& name, const std::string& setting,
+                     const std::string& bare);
 
 }  // namespace unet::bench

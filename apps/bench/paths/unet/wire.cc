@@ -220,11 +220,12 @@ class BareWire final : public Path {
 };
 
 void add_wire(Paths& paths, WireKind kind, const std::string& name, const std::string& setting) {
-  const bool bare = kind != WireKind::pcap;
+  const bool is_dpdk = kind != WireKind::pcap && kind != WireKind::xdp;
+  const std::string bare = kind == WireKind::pcap ? "" : "raw-" + (kind == WireKind::xdp ? "af_xdp" : name);
   auto wire = std::make_shared<WirePort>(kind);
-  if (bare) {
+  if (is_dpdk) {
     paths.push_back(std::make_unique<BareWire>(
-        PathInfo{.name = "raw-" + name,
+        PathInfo{.name = bare,
                       .kind = Kind::raw,
                       .what = "bare DPDK on the port of " + name + ": frames as long as U-Net's",
                       .setting = setting + ", rte_eth_rx_burst and rte_eth_tx_burst, bursts of 32 in streams",
@@ -237,21 +238,21 @@ void add_wire(Paths& paths, WireKind kind, const std::string& name, const std::s
                     .what = "U-Net, embedded NI over " + name + ", between the two processes",
                     .setting = setting + ", public C++ API, the application's poll runs the engine",
                     .workloads = kMessageWorkloads | Set{Workload::put},
-                    .baseline = bare ? "raw-" + name : "",
+                    .baseline = bare,
                     .wire = true},
       wire));
   if (kind == WireKind::memif || kind == WireKind::af_xdp) {
     paths.push_back(std::make_unique<BareWire>(
-        PathInfo{.name = "raw-" + name + "-segments",
+        PathInfo{.name = bare + "-segments",
                       .kind = Kind::raw,
                       .what = "the same, frames as long as those of TCP's segments",
                       .setting = setting + ", bursts of 32 in streams, nothing sent back",
                       .workloads = kMessageWorkloads,
                       .abilities = {Ability::tcp}},
         wire, true));
-    add_socket_wire(paths, kind, name, setting);
   }
-  if (!bare || kind == WireKind::memif_zero_copy) return;
+  if (kind == WireKind::pcap || kind == WireKind::memif_zero_copy) return;
+  if (kind != WireKind::af_packet) add_socket_wire(paths, kind, name, setting, bare);
   add_am_wire(paths, name, setting, wire);
   add_splitc_wire(paths, name, setting, wire);
   add_rpc_wire(paths, name, setting, wire);
@@ -264,6 +265,7 @@ void add_unet_wires(Paths& paths) {
   add_wire(paths, WireKind::memif_zero_copy, "memif-zc", "net_memif, zero-copy=yes on side A");
   add_wire(paths, WireKind::af_xdp, "af_xdp", "net_af_xdp on a veth pair between two namespaces");
   add_wire(paths, WireKind::af_packet, "af_packet", "net_af_packet on a veth pair between two namespaces");
+  add_wire(paths, WireKind::xdp, "xdp", "an AF_XDP socket without DPDK on a veth pair between two namespaces");
   add_wire(paths, WireKind::pcap, "pcap", "libpcap, immediate mode, on a veth pair between two namespaces");
 }
 

@@ -10,6 +10,7 @@
 
 #include "apps/bench/frame/environment.h"
 #include "drivers/pcap/pcap_live.h"
+#include "drivers/xdp/xdp_port.h"
 #include "ni/service/config.h"
 #include "ni/service/ip_config.h"
 #include "unet/embedded_abi.h"
@@ -76,7 +77,8 @@ Result<std::string> WirePort::device(Side side) const {
     case WireKind::af_xdp: return "net_af_xdp" + number() + ",iface=" + interface;
     case WireKind::af_packet: return "net_af_packet" + number() + ",iface=" + interface;
     case WireKind::impaired: return "net_af_packet" + number() + ",iface=" + interface;
-    case WireKind::pcap: return interface;
+    case WireKind::pcap:
+    case WireKind::xdp: return interface;
   }
   return fail(Errc::invalid_argument, "no such wire");
 }
@@ -91,12 +93,9 @@ Status WirePort::open_port(Side side, Environment& environment, std::unique_ptr<
     if (!entered) return tl::unexpected(entered.error());
     scope.emplace(std::move(*entered));
   }
-  if (kind_ == WireKind::pcap) {
-    auto port = drivers::PcapLive::open({.interface = *device_text});
-    if (!port) return tl::unexpected(port.error());
-    driver = std::move(*port);
-    return {};
-  }
+  const auto take = [&driver](auto port) { driver = std::move(port); };
+  if (kind_ == WireKind::pcap) return drivers::PcapLive::open({.interface = *device_text}).map(take);
+  if (kind_ == WireKind::xdp) return drivers::XdpPort::open({.interface = *device_text, .all_types = ip_}).map(take);
   auto port = drivers::DpdkPort::open({.device = *device_text});
   if (!port) return tl::unexpected(port.error());
   port_ = port->get();

@@ -1,5 +1,5 @@
 // wire_port.h - one port per side, used in turn by U-Net's embedded NI and by the bare baseline: the same device, pool and
-// settings, so that their ratio says what U-Net costs. Over libpcap there is no baseline.
+// settings, so that their ratio says what U-Net costs. Without DPDK (pcap, xdp) there is no bare port.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace unet::bench {
 
-enum class WireKind : uint8_t { memif, memif_zero_copy, af_xdp, af_packet, pcap, impaired };  // impaired: net_af_packet
+enum class WireKind : uint8_t { memif, memif_zero_copy, af_xdp, af_packet, pcap, xdp, impaired };  // impaired: net_af_packet
 
 // A network interface in this process, and a client of it. `ip`: what its port has of IP, as unetd takes it after PORT=; or nothing.
 Result<std::unique_ptr<Context>> open_embedded(const std::string& host, std::unique_ptr<Driver> driver, const std::string& ip);
