@@ -5,6 +5,7 @@
 #include "am/splitc/am_transport.h"
 #include "am/splitc/job.h"
 #include "am/splitc/launcher.h"
+#include "am/splitc/simulation.h"
 #include "am/splitc/splitc.h"
 
 namespace unet::splitc {
@@ -64,6 +65,15 @@ int run_program(Launcher* launcher, int argc, char** argv, int (*program)(int ar
   return status;
 }
 
+// UNET_SPLITC_MACHINE: all ranks run in this process, and their network is simulated.
+int run_simulated(const char* machine_text, int argc, char** argv, int (*program)(int argc, char** argv)) {
+  const Result<Machine> machine = parse_machine(machine_text);
+  if (!machine) return complain(machine.error());
+  const Result<Job> job = Job::from_environment();
+  if (!job) return complain(job.error());
+  return simulate(*machine, job->size, job->memory, argc, argv, program);
+}
+
 // A program with strict checks records destinations of gets. A library without them would never clear those.
 int refuse_strict() {
   std::fputs("splitc: this program is compiled with UNET_SPLITC_STRICT, and the library without: take one that is built for debugging\n",
@@ -75,6 +85,7 @@ int refuse_strict() {
 
 int detail::run(int argc, char** argv, int (*program)(int argc, char** argv), bool strict) {
   if (strict && !kStrict) return refuse_strict();
+  if (const char* const machine = secure_getenv("UNET_SPLITC_MACHINE")) return run_simulated(machine, argc, argv, program);
   const Result<std::unique_ptr<Launcher>> launcher = Launcher::find();
   if (!launcher) return complain(launcher.error());
   const int status = run_program(launcher->get(), argc, argv, program);

@@ -351,7 +351,7 @@ void add_compare(CLI::App& app, Raw& raw, Options& options) {
 void add_kernels(CLI::App& app, Raw& raw, Options& options) {
   CLI::App* kernels = app.add_subcommand("kernels", "run parallel programs in Split-C, beside MPI: time and speed-up over ranks");
   kernels->add_option("--kernel", raw.kernels, "programs, from " + joined(kernel_names()) + " (default: all)")->check(not_empty);
-  kernels->add_option("--path", raw.paths, "paths, from " + joined(kernel_paths()) + " (default: all)")->check(not_empty);
+  kernels->add_option("--path", raw.paths, "paths, from " + joined(kernel_paths()) + " (default: those of this machine)")->check(not_empty);
   kernels->add_option("--ranks", raw.ranks, "numbers of ranks (default: 1,2,4,8)")->check(not_empty);
   kernels->add_option("--repeat", raw.repeat, "number of jobs for each figure; results are their medians (default: 5)")->check(not_empty);
   add_cores(*kernels, raw);

@@ -55,7 +55,7 @@ void end_without_memory() { sc::current_node->end_job("new: no memory is left fo
 
 // Measures between two barriers. The run starts as computation and ends as communication.
 Run measure(const std::function<void(TimeSplit& time)>& body) {
-  Run run;
+  Run run{.time = TimeSplit(sc::get_seconds)};
   sc::barrier();
   const sc::Counters before = sc::current_node->counters();
   const double start = sc::get_seconds();

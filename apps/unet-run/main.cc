@@ -1,8 +1,13 @@
 // main.cc - unet-run: a private network interface and N processes that use it. It ends with them and leaves nothing behind.
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -37,6 +42,18 @@ void announce_provider() {
     ::setenv("FI_PROVIDER_PATH", std::filesystem::canonical(each, ignored).c_str(), 0);  // the user's own value stays
     return;
   }
+}
+
+// The library of a Split-C program finds the machine in its environment. Other programs run as one process.
+int simulate(const Options& options) {
+  ::setenv("UNET_SPLITC_MACHINE", options.simulate.c_str(), 1);
+  ::setenv("UNET_SIZE", std::to_string(options.size).c_str(), 1);
+  ::setenv("UNET_RANK", "0", 1);
+  std::vector<char*> words;
+  for (const std::string& each : options.program) words.push_back(const_cast<char*>(each.c_str()));
+  words.push_back(nullptr);
+  ::execvp(words[0], words.data());
+  return refuse({Errc::not_found, options.program[0] + ": " + std::generic_category().message(errno)});
 }
 
 // Forks the processes first: no fork may follow once the network interface has threads. The programs begin when it listens.
@@ -80,6 +97,7 @@ int main(int argc, char** argv) {
   if (!parsed.options) return parsed.status;
   spdlog::set_default_logger(spdlog::stderr_color_mt("unet-run"));
   spdlog::set_level(spdlog::level::warn);
+  if (!parsed.options->simulate.empty()) return unet::run::simulate(*parsed.options);
   if (!parsed.options->remote.hosts.empty()) return unet::run::run_remote(*parsed.options);
   return unet::run::run(*parsed.options);
 }

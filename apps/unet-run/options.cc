@@ -106,6 +106,8 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--host", host, "name by which other hosts find the network interface");
   app.add_option("--idle", idle, "spin, adaptive or block: how an idle engine waits (default: adaptive)");
   app.add_option("--cores", cores, "cores of the processes, in order of rank and again from the front: 0,2-4");
+  app.add_option("--simulate", options.simulate,
+                 "run a Split-C program's N ranks in virtual time on a machine: cm-5, now, 100g ...; a wrong name lists all");
   app.add_flag("--label", options.label, "print each line of output behind its process's rank");
   add_remote(app, options.remote);
   apps::add_version(app, "unet-run");
@@ -125,7 +127,8 @@ ParsedOptions parse_options(int argc, char** argv) {
   const std::optional<uint32_t> processes = size.empty() ? (remote ? 0u : 1u) : parse_size(size);
   if (!processes) return refuse("-n " + service::in_quotes(size) + ": write a number of processes from 1 to " + std::to_string(kSizeMax));
   options.size = *processes;
-  if (remote) return {options, 0};
+  if (remote && !options.simulate.empty()) return refuse("--simulate needs no --hosts: one process simulates all");
+  if (remote || !options.simulate.empty()) return {options, 0};
   options.config = service::default_config();
   options.config.ports = ports;
   if (!host.empty()) options.config.ni.service.host = host;

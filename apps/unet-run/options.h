@@ -27,6 +27,7 @@ struct Options {
   uint32_t size = 1;                  // processes; with --hosts, 0: as many as the file says
   RemoteOptions remote;
   service::Config config;
+  std::string simulate;               // a machine; empty: real processes
   bool label = false;                 // print each line of output behind its process's rank
   std::vector<uint32_t> cores;        // rank r runs on cores[r % cores.size()]; empty: anywhere
   std::vector<std::string> program;   // with its arguments

@@ -40,7 +40,7 @@ INCLUDE_TABLE = [
     ("ni/service",       ["unet", "ipstack/ip", "ipstack/tcp", "ni/*.h", "ni/engine"]),
     ("ni",               ["unet"]),
     ("drivers/*",        ["unet", "ni/*.h", "drivers/*.h"]),
-    ("am/splitc",        ["unet", "am/*.h"]),
+    ("am/splitc",        ["unet", "am/*.h", "am/rpc/fiber"]),
     ("am/rpc/fiber",     ["unet"]),
     ("am/rpc/port",      ["unet", "am/*.h", "am/rpc/fiber"]),
     ("am/rpc/task",      ["unet", "am/*.h", "am/rpc/codec.h"]),

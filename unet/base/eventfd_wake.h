@@ -30,21 +30,15 @@ class EventfdWake {
   Nanoseconds wake(int eventfd) noexcept {
     const Nanoseconds now = monotonic_now();
     const bool measures = now < measures_until_;
-    const Nanoseconds begin = measures ? thread_time() : now;
+    const Nanoseconds begin = measures ? thread_now() : now;
     write_eventfd(eventfd);
-    const Nanoseconds took = (measures ? thread_time() : monotonic_now()) - begin;
+    const Nanoseconds took = (measures ? thread_now() : monotonic_now()) - begin;
     if (took < kLong) [[likely]] return 0;
     measures_until_ = monotonic_now() + kMeasured * took;
     return measures ? took : 0;
   }
 
  private:
-  static Nanoseconds thread_time() noexcept {
-    timespec time{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);
-  }
-
   static constexpr uint64_t kMeasured = 1000;
   Nanoseconds measures_until_ = 0;
 };

@@ -5,17 +5,21 @@
 
 namespace unet {
 
-Nanoseconds monotonic_now() noexcept {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<Nanoseconds>(t.tv_sec) * kSecond + static_cast<Nanoseconds>(t.tv_nsec);
+namespace {
+
+Nanoseconds read_clock(clockid_t clock) noexcept {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);
 }
 
-Nanoseconds wall_now() noexcept {
-  timespec t{};
-  clock_gettime(CLOCK_REALTIME, &t);
-  return static_cast<Nanoseconds>(t.tv_sec) * kSecond + static_cast<Nanoseconds>(t.tv_nsec);
-}
+}  // namespace
+
+Nanoseconds monotonic_now() noexcept { return read_clock(CLOCK_MONOTONIC); }
+
+Nanoseconds thread_now() noexcept { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
+
+Nanoseconds wall_now() noexcept { return read_clock(CLOCK_REALTIME); }
 
 uint32_t wall_sixteenths() noexcept { return static_cast<uint32_t>(wall_now() / (kSecond / 16)); }
 

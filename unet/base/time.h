@@ -22,6 +22,9 @@ inline timespec timespec_of(Nanoseconds time) noexcept {
 // Reads CLOCK_MONOTONIC in nanoseconds (takes about 20 ns).
 Nanoseconds monotonic_now() noexcept;
 
+// Reads the processor time of this thread in nanoseconds (takes about 200 ns).
+Nanoseconds thread_now() noexcept;
+
 // Reads the cycle counter (takes about 8 ns); monotonic_now() on machines without one.
 inline uint64_t cycles() noexcept {
 #if defined(__x86_64__)

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "am/splitc/launcher.h"
+#include "am/splitc/machine.h"
 #include "apps/bench/machine/command.h"
 #include "apps/bench/machine/daemon.h"
 #include "apps/bench/machine/end_signals.h"
@@ -22,25 +23,35 @@ namespace unet::bench {
 
 namespace {
 
-enum class KernelPath : uint8_t { direct, messages, memif, mpi, copies, serial };
+enum class KernelPath : uint8_t { direct, messages, memif, mpi, copies, serial, simulated };
 
 struct PathName {
-  const char* name;
+  std::string name;
   KernelPath path;
-  const char* setting;
+  std::string setting;
 };
-constexpr std::array kPaths{
-    PathName{"direct", KernelPath::direct, "unet-run, default options"},
-    PathName{"messages", KernelPath::messages, "unet-run, UNET_SPLITC_PATH=messages"},
-    PathName{"memif", KernelPath::memif, "half of the ranks on each of two unetds that a memif joins; direct within a half"},
-    PathName{"mpi", KernelPath::mpi, "Open MPI's mpirun; a core for each rank if there are as many, else all on both, and they yield"},
-    PathName{"limit-copies", KernelPath::copies,
-             "as many copies of the serial program at once, a core each; the time for each problem"},
-    PathName{"serial", KernelPath::serial, "one process without any runtime, on the first core"},
-};
-constexpr const PathName& kDirect = kPaths.front();
-constexpr const PathName& kSerial = kPaths.back();
-static_assert(kDirect.path == KernelPath::direct && kSerial.path == KernelPath::serial);
+// After the paths of this machine come the simulated machines.
+const std::vector<PathName>& all_paths() {
+  static const std::vector<PathName> paths = [] {
+    std::vector<PathName> all{
+        PathName{"direct", KernelPath::direct, "unet-run, default options"},
+        PathName{"messages", KernelPath::messages, "unet-run, UNET_SPLITC_PATH=messages"},
+        PathName{"memif", KernelPath::memif, "half of the ranks on each of two unetds that a memif joins; direct within a half"},
+        PathName{"mpi", KernelPath::mpi, "Open MPI's mpirun; a core for each rank if there are as many, else all on both, and they yield"},
+        PathName{"limit-copies", KernelPath::copies,
+                 "as many copies of the serial program at once, a core each; the time for each problem"},
+        PathName{"serial", KernelPath::serial, "one process without any runtime, on the first core"},
+    };
+    for (const splitc::Machine& each : splitc::known_machines()) {
+      all.push_back({each.name, KernelPath::simulated, "simulated: " + each.text});
+    }
+    return all;
+  }();
+  return paths;
+}
+const PathName& the_path(KernelPath path) {
+  return *std::find_if(all_paths().begin(), all_paths().end(), [&](const PathName& each) { return each.path == path; });
+}
 
 struct Kernel {
   const char* name;
@@ -75,13 +86,15 @@ class Jobs {
   explicit Jobs(CorePair cores) : cores_(cores) {}
 
   // `verified`: the answer is compared with a serial one; a wrong one is an error.
-  Result<double> run(const Kernel& kernel, KernelPath path, uint32_t ranks, bool verified) {
+  Result<double> run(const Kernel& kernel, const PathName& on, uint32_t ranks, bool verified) {
+    const KernelPath path = on.path;
     common_ = verified ? Command{"--json", "-"} : Command{"--no-verify", "--json", "-"};
     if (path == KernelPath::copies) return run_copies(kernel, ranks);
     auto command = path == KernelPath::mpi      ? under_mpirun(kernel, ranks)
                    : path == KernelPath::memif  ? over_memif(kernel, ranks)
                    : path == KernelPath::serial ? serial(kernel, cores_.a)
-                                                : under_unet_run(kernel, path, ranks);
+                   : path == KernelPath::simulated ? simulated(kernel, on.name, ranks)
+                                                   : under_unet_run(kernel, path, ranks);
     if (!command) return tl::unexpected(command.error());
     auto said = run_command(*command);
     if (!said) return tl::unexpected(said.error());
@@ -111,6 +124,13 @@ class Jobs {
   Result<Command> under_unet_run(const Kernel& kernel, KernelPath path, uint32_t ranks) const {
     Command command{"env", std::string("UNET_SPLITC_PATH=") + (path == KernelPath::messages ? "messages" : "direct"),
                     find_program("unet-run", "unet-run"), "-n", std::to_string(ranks), "--cores", core_list(), "--"};
+    add(command, kernel_command(kernel));
+    return command;
+  }
+
+  Result<Command> simulated(const Kernel& kernel, const std::string& machine, uint32_t ranks) const {
+    Command command{"taskset", "-c", std::to_string(cores_.a), find_program("unet-run", "unet-run"), "--simulate", machine, "-n",
+                    std::to_string(ranks), "--"};
     add(command, kernel_command(kernel));
     return command;
   }
@@ -206,7 +226,7 @@ bool is_possible(const Kernel& kernel, KernelPath path, uint32_t ranks) {
   return side * side == ranks;
 }
 
-bool is_chosen(const std::vector<std::string>& chosen, const char* name) {
+bool is_chosen(const std::vector<std::string>& chosen, const std::string& name) {
   return chosen.empty() || std::find(chosen.begin(), chosen.end(), name) != chosen.end();
 }
 
@@ -230,13 +250,16 @@ class KernelsMeasurement {
  private:
   // First what all are compared with: a serial program, or one rank. In the first round every answer is compared, too.
   void measure(const Kernel& kernel, bool verified) {
-    const PathName& base = base_of(kernel);
-    const auto alone = job(kernel, base, 1, verified);
-    if (!alone) return;
-    for (const PathName& path : kPaths) {
+    std::map<const PathName*, std::optional<double>> bases;
+    for (const PathName& path : all_paths()) {
+      if (!is_wanted(path)) continue;
+      const PathName& base = base_of(kernel, path);
+      if (bases.count(&base) == 0) bases[&base] = job(kernel, base, 1, verified);
+      const std::optional<double> alone = bases[&base];
+      if (!alone) continue;
       for (const uint32_t ranks : options_.ranks) {
-        if (!is_chosen(options_.paths, path.name) || !is_possible(kernel, path.path, ranks)) continue;
-        const bool again = path.path == base.path && ranks == 1;
+        if (!is_possible(kernel, path.path, ranks)) continue;
+        const bool again = &path == &base && ranks == 1;
         const auto seconds = again ? alone : job(kernel, path, ranks, verified);
         if (!seconds) continue;
         JobTimes& times = times_[{&kernel, &path, ranks}];
@@ -246,17 +269,25 @@ class KernelsMeasurement {
     }
   }
 
-  static const PathName& base_of(const Kernel& kernel) { return kernel.serial != nullptr ? kSerial : kDirect; }
+  // Simulated machines are measured only if they are named.
+  bool is_wanted(const PathName& path) const {
+    return options_.paths.empty() ? path.path != KernelPath::simulated : is_chosen(options_.paths, path.name);
+  }
+  static const PathName& base_of(const Kernel& kernel, const PathName& path) {
+    if (path.path == KernelPath::simulated) return path;
+    return the_path(kernel.serial != nullptr ? KernelPath::serial : KernelPath::direct);
+  }
 
   std::optional<double> job(const Kernel& kernel, const PathName& path, uint32_t ranks, bool verified) {
     const Key key{&kernel, &path, ranks};
     if (end_wanted() || left_out_.count(key) != 0) return std::nullopt;
-    auto seconds = jobs_.run(kernel, path.path, ranks, verified);
+    auto seconds = jobs_.run(kernel, path, ranks, verified);
     if (seconds) return *seconds;
     left_out_.insert(key);
     times_.erase(key);
     if (!end_wanted()) {
-      std::fprintf(stderr, "unet-bench: %s, %s, %u ranks left out: %s\n", kernel.name, path.name, ranks, seconds.error().text.c_str());
+      std::fprintf(stderr, "unet-bench: %s, %s, %u ranks left out: %s\n", kernel.name, path.name.c_str(), ranks,
+                   seconds.error().text.c_str());
     }
     return std::nullopt;
   }
@@ -264,7 +295,7 @@ class KernelsMeasurement {
   std::vector<Record> records() const {
     std::vector<Record> records;
     for (const Kernel& kernel : all_kernels()) {
-      for (const PathName& path : kPaths) {
+      for (const PathName& path : all_paths()) {
         for (const uint32_t ranks : options_.ranks) {
           const auto found = times_.find({&kernel, &path, ranks});
           if (found != times_.end()) records.push_back(record(kernel, path, ranks, found->second));
@@ -278,7 +309,7 @@ class KernelsMeasurement {
     std::vector<double> speed_ups;
     for (size_t i = 0; i < times.ns.size(); ++i) speed_ups.push_back(times.of_base[i] / times.ns[i]);
     Record record;
-    record.bench = "kernels";
+    record.bench = path.path == KernelPath::simulated ? "machines" : "kernels";
     record.path = path.name;
     record.size = ranks;
     record.metric = kernel.name;
@@ -286,7 +317,7 @@ class KernelsMeasurement {
     record.summary = summarize(times.ns);
     record.limit = median(times.of_base);
     record.ratio = median(speed_ups);
-    record.baseline = kernel.serial != nullptr ? kSerial.name : "one rank";
+    record.baseline = base_of(kernel, path).path == KernelPath::serial ? "serial" : "one rank";
     record.command = options_.command;
     record.setting = path.setting;
     record.slices = times.ns.size();
@@ -309,7 +340,7 @@ std::vector<std::string> kernel_names() {
 
 std::vector<std::string> kernel_paths() {
   std::vector<std::string> names;
-  for (const PathName& path : kPaths) names.emplace_back(path.name);
+  for (const PathName& path : all_paths()) names.emplace_back(path.name);
   return names;
 }
 

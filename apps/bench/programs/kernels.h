@@ -1,7 +1,8 @@
 // kernels.h - `unet-bench kernels`: the parallel kernels (apps/kernels) as whole jobs; main.cc runs it.
 //
 // It measures time and speed-up over the number of ranks. Ranks reach each other directly, by messages or over a wire. For comparison it
-// runs the same kernels by MPI, and a serial program.
+// runs the same kernels by MPI, and a serial program. Times on a simulated machine
+// (`unet-run --simulate`) are those of that machine; these records are of the bench "machines".
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace unet::bench {
 
 struct KernelsOptions {
   std::vector<std::string> kernels;                 // of kernel_names(); empty: all
-  std::vector<std::string> paths;                   // of kernel_paths(); empty: all
+  std::vector<std::string> paths;                   // of kernel_paths(); empty: all but simulated machines
   std::vector<uint32_t> ranks = {1, 2, 4, 8};
   uint32_t repeat = 5;                              // jobs, of which results are medians
   std::optional<CorePair> cores;                    // all ranks are on these two; nothing: chosen
@@ -26,7 +27,7 @@ struct KernelsOptions {
   std::string command;                              // as typed, for the records
 };
 
-constexpr uint32_t kKernelRanksMax = 64;
+constexpr uint32_t kKernelRanksMax = 1024;
 
 std::vector<std::string> kernel_names();
 std::vector<std::string> kernel_paths();

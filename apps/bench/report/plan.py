@@ -38,6 +38,11 @@ def run(benches, path="", size="", seconds=0.1, repeat=3, takes=1.0, rounds=100)
     return Step(["run", *benches.split(), *options, "--seconds", f"{seconds:g}", "--repeat", str(repeat)], takes, rounds)
 
 
+def machines(kernels, ranks, takes):
+    """Kernels on the machines of the U-Net paper, on a network of workstations and on one of today, simulated."""
+    return Step(["kernels", "--kernel", kernels, "--path", "cm-5,cs-2,unet-atm,now,100g", "--ranks", ranks, "--repeat", "1"], takes, 1)
+
+
 IN_FULL = "it takes minutes: the report without --quick measures it"
 
 
@@ -67,6 +72,7 @@ def quick():
         run("restart", repeat=1, takes=4, rounds=1),
         run("wakeup idle", "local-sleep", repeat=1, takes=2, rounds=1),
         Step(["kernels", "--kernel", "mm-128,cg", "--path", "direct,serial", "--ranks", "1,2", "--repeat", "1"], 8, 1),
+        machines("mm-128,mm-16,ssort-bulk,rsort-bulk,components,cg", "8", 6),
     ], {name: IN_FULL for name in ("tcp-loss", "sockets", "many", "put")})
 
 
@@ -99,4 +105,6 @@ def full():
         run("many", "tcp-local", "10000", repeat=1, takes=5),
         Step(["kernels", "--kernel", "mm-128,ssort-bulk,rsort-bulk,cg", "--path", "direct,messages,serial,limit-copies", "--ranks", "1,2",
               "--repeat", "2"], 60, 3),
+        machines("mm-128,mm-16,ssort-small,ssort-bulk,rsort-small,rsort-bulk,components,cg", "8,32", 200),
+        machines("stencil,cg,components", "128,512,1024", 400),
     ], {})

@@ -105,7 +105,7 @@ def rows_of(rounds):
 def repeat_command(row, by_round):
     """The command that measures this row alone, with its baselines."""
     typed = clean(next(iter(by_round.values()))[0].get("command", "")).split()
-    if row.bench == "kernels":
+    if row.bench in ("kernels", "machines"):
         ranks = f" --ranks {row.size}" if row.path != "serial" else " --ranks 1"
         return f"unet-bench kernels --kernel {row.metric} --path {row.path}{ranks}"
     if len(typed) < 2 or typed[1] != "run":

@@ -118,6 +118,31 @@ def split_c(report):
                            lambda row: f"{row.metric}, P = {row.size}", lambda row: row.path)]
 
 
+def machines(report):
+    rows = report.select("machines")
+    times = {(row.metric, row.size): row.p50 for row in rows if row.path == "cm-5"}
+    beside = [over(row, times[row.metric, row.size]) for row in rows if (row.metric, row.size) in times]
+    return [dots("machines", "Time of parallel programs on other machines, over that on a CM-5", beside,
+                 lambda row: f"{row.metric}, P = {row.size:,}", lambda row: row.path,
+                 note="Simulated: networks by published parameters, processors by an estimate of their speed."),
+            curves("machines-ranks", "Speed-up over one rank of the same machine", [speed_up_of(row) for row in rows if row.ratios], "ranks",
+                   where=lambda ranks: f"{ranks:,}", label_of=lambda row: f"{row.metric}, {row.path}")]
+
+
+def over(row, time):
+    """The row with its time as a share of another."""
+    share = type(row)(**vars(row))
+    share.p50, share.low, share.high, share.unit = row.p50 / time, row.low / time, row.high / time, "x"
+    return share
+
+
+def speed_up_of(row):
+    faster = type(row)(**vars(row))
+    faster.p50, faster.low, faster.high = row.ratios["one rank"]
+    faster.unit = "x"
+    return faster
+
+
 def calls(report):
     scale = report.select("rpc-scale")
     return [dots("rpc", "Procedure calls", report.select("rpc"), lambda row: row.metric.replace("_", " "), lambda row: row.path),
@@ -206,6 +231,8 @@ THEMES = [
     Theme("am", "Active Messages", "A request names a handler of the receiver, which may reply.", ["am-rtt", "am-store", "am-get"], active_messages),
     Theme("logp", "LogP", "Latency, overheads and gaps of short messages, after Culler, Liu, Martin and Yoshikawa (1996).", ["logp"], logp),
     Theme("splitc", "Split-C", "Access to the memory of another rank, and whole programs.", ["splitc", "kernels"], split_c),
+    Theme("machines", "Other machines", "The same programs with 8 to 1,024 ranks in virtual time, over real Active Messages on simulated networks.",
+          ["machines"], machines),
     Theme("calls", "Calls", "A procedure of another process, and the parts of a fast call.",
           ["rpc", "rpc-cost", "fibers", "ipc-techniques", "pipe", "rpc-scale", "ports", "tasks"], calls),
     Theme("sockets", "TCP and UDP", "Sockets of this project beside the kernel's.", ["tcp-rtt", "tcp-stream", "udp-rtt", "udp-stream", "connections"],
