@@ -56,10 +56,10 @@ def one_core():
 
 def parts_and_scale():
     """Each part of a call; many calls under way; and many callers, with a server's core and without."""
-    rows, err = measured("rpc-cost", "--path", "rpc-local")
+    rows, err = measured("rpc-cost", "--path", "rpc-local,rpc-memif")
     parts = ["null", "channel", "active_message", "call", "stub", "client_send", "client_poll", "client_receive", "server_poll", "server_serve"]
     found = [(row["path"], row["metric"]) for row in rows]
-    require(found == [("rpc-local", part) for part in parts], f"rpc-cost: {found}{err}")
+    require(found == [(path, part) for path in ("rpc-local", "rpc-memif") for part in parts], f"rpc-cost: {found}{err}")
     rows, err = measured("rpc-rate", "--path", "rpc-local,rpc-memif")
     require([row["path"] for row in rows] == ["rpc-local", "rpc-memif"], f"rpc-rate: {rows}{err}")
     rows, err = measured("rpc-scale", "--size", "1,16")

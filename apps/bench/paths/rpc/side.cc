@@ -281,6 +281,17 @@ Outcome RpcSide::callers(const Slice& slice, RunContext& context) {
   return {end - start, slice.iterations};
 }
 
+// Waits for a step of the other side, without polling. A message that the wire did not take at once leaves only when its sender polls, so
+// a wait of a millisecond polls.
+bool RpcSide::wait_in_lockstep(const std::atomic<uint64_t>& steps, uint64_t least, RunContext& context) {
+  const auto late = static_cast<uint64_t>(cycles_per_second() / 1000);
+  const uint64_t start = cycles();
+  return spin_until(context.stop, [&] {
+    if (cycles() - start > late) poll();
+    return steps.load(std::memory_order_acquire) >= least;
+  });
+}
+
 // Bursts in lockstep, so that either side works while the other waits: A sends, B serves, A takes the answers. control.sent and
 // control.progress count the bursts that are sent and served. At last side B leaves its two medians in control.progress.
 Outcome RpcSide::parts(const Slice& slice, RunContext& context) {
@@ -291,9 +302,7 @@ Outcome RpcSide::parts(const Slice& slice, RunContext& context) {
     serve_bursts(slice.warm_up, slice.iterations, context);
     return {};
   }
-  const auto wait_for = [&](uint64_t least) {
-    return spin_until(context.stop, [&] { return control.progress.load(std::memory_order_acquire) >= least; });
-  };
+  const auto wait_for = [&](uint64_t least) { return wait_in_lockstep(control.progress, least, context); };
   const auto part = static_cast<CallPart>(slice.condition);
   const uint64_t first = cycles();
   for (uint64_t i = 1; i <= bursts; ++i) {
@@ -323,10 +332,11 @@ Outcome RpcSide::parts(const Slice& slice, RunContext& context) {
 void RpcSide::serve_bursts(uint64_t warm_up, uint64_t bursts, RunContext& context) {
   constexpr uint64_t kPolls = 16;
   auto& control = context.control;
+  uint64_t last = served_;
   std::vector<double> serves, polls;
   for (uint64_t i = 1; i <= warm_up + bursts; ++i) {
-    if (!spin_until(context.stop, [&] { return control.sent.load(std::memory_order_acquire) >= i; })) return;
-    const uint64_t last = served_ + kCallBurst;
+    if (!wait_in_lockstep(control.sent, i, context)) return;
+    last += kCallBurst;
     const uint64_t start = cycles();
     while (served_ < last && !context.stop.raised()) server_->poll();
     const uint64_t served = cycles();

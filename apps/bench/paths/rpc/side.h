@@ -49,6 +49,7 @@ class RpcSide {
   Outcome hold(const Slice& slice, RunContext& context);
   Outcome callers(const Slice& slice, RunContext& context);
   Outcome parts(const Slice& slice, RunContext& context);
+  bool wait_in_lockstep(const std::atomic<uint64_t>& steps, uint64_t least, RunContext& context);
   void serve_bursts(uint64_t warm_up, uint64_t bursts, RunContext& context);
   bool call_many(uint64_t count, RunContext& context);
 
