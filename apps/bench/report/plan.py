@@ -60,7 +60,7 @@ def quick():
         run("logp", "am-local,am-memif", seconds=0.2, takes=2),
         run("splitc", "splitc-direct,splitc-messages", seconds=0.1, takes=1.5),
         run("rpc", "rpc-local,rpc-one-core,rpc-memif,rpc-pipe", seconds=0.06, takes=6.5),
-        run("rpc-cost", "rpc-local", seconds=0.1, takes=1.5),
+        run("rpc-cost", "rpc-local,rpc-memif", seconds=0.1, takes=3),
         run("rpc-scale", "rpc-local,rpc-one-core", "1,4,16", 0.06, takes=2, rounds=2),
         run("ports", "ports-local,ports-memif", "8,1M", 0.03, takes=9, rounds=1),
         run("fibers one-core ipc-techniques pipe", seconds=0.06, takes=4),
