@@ -11,7 +11,10 @@
 
 #include <atomic>
 #include <coroutine>
-#include <optional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <variant>
 
 #include "am/rpc/byte_buffer.h"
 #include "am/rpc/call_status.h"
@@ -68,21 +71,25 @@ class PendingCall {
   std::unique_ptr<Assembly> long_result_;
 };
 
+// The type of a stored result. A void one stores nothing.
+template <typename Result>
+using Stored = std::conditional_t<std::is_void_v<Result>, std::monostate, Result>;
+
 template <typename Result>
 class Call final : public PendingCall {
  public:
   // Valid if ok().
-  Result& result() noexcept { return result_; }
+  Stored<Result>& result() noexcept { return result_; }
 
  private:
-  bool take(Bytes result) override { return decode(result, result_); }
-  Result result_{};
-};
-
-template <>
-class Call<void> final : public PendingCall {
- private:
-  bool take(Bytes result) override { return result.empty(); }
+  bool take(Bytes result) override {
+    if constexpr (std::is_void_v<Result>) {
+      return result.empty();
+    } else {
+      return decode(result, result_);
+    }
+  }
+  Stored<Result> result_{};
 };
 
 // The result of a call that was waited for: like an optional result, with the reason if there is none.
@@ -95,28 +102,15 @@ class Reply {
   CallStatus status() const noexcept { return status_; }
   uint32_t failure() const noexcept { return failure_; }
   explicit operator bool() const noexcept { return status_ == CallStatus::ok; }
-  Result& operator*() noexcept { return result_; }
-  const Result& operator*() const noexcept { return result_; }
-  Result* operator->() noexcept { return &result_; }
-  const Result* operator->() const noexcept { return &result_; }
+  Stored<Result>& operator*() noexcept { return result_; }
+  const Stored<Result>& operator*() const noexcept { return result_; }
+  Stored<Result>* operator->() noexcept { return &result_; }
+  const Stored<Result>* operator->() const noexcept { return &result_; }
 
  private:
   CallStatus status_;
   uint32_t failure_;
-  Result result_{};
-};
-
-template <>
-class Reply<void> {
- public:
-  explicit Reply(const Call<void>& call) noexcept : status_(call.status()), failure_(call.failure()) {}
-  CallStatus status() const noexcept { return status_; }
-  uint32_t failure() const noexcept { return failure_; }
-  explicit operator bool() const noexcept { return status_ == CallStatus::ok; }
-
- private:
-  CallStatus status_;
-  uint32_t failure_;
+  Stored<Result> result_{};
 };
 
 // Binding::begin() returns one: a call with memory of its own.

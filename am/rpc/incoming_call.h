@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "am/handler.h"
@@ -23,15 +24,21 @@ struct Failure {
 template <typename Result>
 using OrFailure = tl::expected<Result, Failure>;
 
-// A call that is answered after its handler has returned.
-struct LateCall {
-  std::shared_ptr<Server*> server{};  // it points to nullptr when the server has ended
+// Describes a call that has arrived.
+struct CallInfo {
   uint64_t caller = 0;       // am::Token::source()
   uint32_t id = 0;
   bool one_way = false;
-  uint64_t bytes = 0;        // of the server's memory
-  std::atomic<bool> cancelled{false};  // by the caller, or by its end
   Nanoseconds deadline = kNever;
+};
+
+// A call that is answered after its handler has returned.
+struct LateCall : CallInfo {
+  LateCall(const CallInfo& call, std::shared_ptr<Server*> of_server, uint64_t of_bytes) noexcept
+      : CallInfo(call), server(std::move(of_server)), bytes(of_bytes) {}
+  std::shared_ptr<Server*> server;  // it points to nullptr when the server has ended
+  uint64_t bytes;                   // of the server's memory
+  std::atomic<bool> cancelled{false};  // by the caller, or by its end
 };
 
 // How a call ends, on its way to the caller.
@@ -68,18 +75,14 @@ template <typename Result>
 class Response : public LateResponse {
  public:
   explicit Response(LateResponse&& answer) noexcept : LateResponse(std::move(answer)) {}
-  void operator()(const Result& result) {
-    ByteBuffer bytes(encoded_size<Result>(result));
-    encode<Result>(bytes.data(), result);
+  void operator()() requires std::is_void_v<Result> { send({}); }
+  template <typename R = Result>
+    requires(!std::is_void_v<R>)
+  void operator()(const std::type_identity_t<R>& result) {
+    ByteBuffer bytes(encoded_size<R>(result));
+    encode<R>(bytes.data(), result);
     send({.result = std::move(bytes)});
   }
-  void fail(Failure why) { send({.status = CallStatus::failed, .failure = why.number}); }
-};
-template <>
-class Response<void> : public LateResponse {
- public:
-  explicit Response(LateResponse&& answer) noexcept : LateResponse(std::move(answer)) {}
-  void operator()() { send({}); }
   void fail(Failure why) { send({.status = CallStatus::failed, .failure = why.number}); }
 };
 
@@ -87,10 +90,10 @@ class Response<void> : public LateResponse {
 class IncomingCall {
  public:
   // In the server's poll, with the message of the call.
-  IncomingCall(Server& server, am::Token& token, const LateCall& call, Bytes arguments) noexcept
+  IncomingCall(Server& server, am::Token& token, const CallInfo& call, Bytes arguments) noexcept
       : server_(&server), token_(&token), call_(&call), arguments_(arguments) {}
   // Elsewhere: the answer goes to `answer`.
-  IncomingCall(const LateCall& call, Bytes arguments, AnswerBytes& answer) noexcept
+  IncomingCall(const CallInfo& call, Bytes arguments, AnswerBytes& answer) noexcept
       : call_(&call), arguments_(arguments), answer_(&answer) {}
   IncomingCall(const IncomingCall&) = delete;
   IncomingCall& operator=(const IncomingCall&) = delete;
@@ -112,12 +115,6 @@ class IncomingCall {
     answer_long(size, emit);
   }
   void refuse(CallStatus status, uint32_t failure = 0);
-  // Answers with `size` bytes that emit(std::byte*) writes.
-  template <typename Emit>
-  void answer_with(size_t size, const Emit& emit) {
-    if (size <= kInlineResult && token_ != nullptr) return answer_line(size, emit);
-    answer_long(size, emit);
-  }
   // The call is answered later. Only in the server's poll.
   LateResponse defer();
   bool can_defer() const noexcept { return server_ != nullptr && !answered_; }
@@ -156,7 +153,7 @@ class IncomingCall {
 
   Server* server_ = nullptr;
   am::Token* token_ = nullptr;
-  const LateCall* call_;
+  const CallInfo* call_;
   Bytes arguments_;
   AnswerBytes* answer_ = nullptr;
   bool answered_ = false;

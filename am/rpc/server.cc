@@ -55,20 +55,21 @@ Server::~Server() {
 
 // ---- exporting
 
-Server::ExportedInterface& Server::interface_of(const Interface& interface) {
+Server::ExportedInterface* Server::find_interface(const Interface& interface) noexcept {
   const auto found = std::find_if(interfaces_.begin(), interfaces_.end(), [&](const auto& each) {
     return each->name == interface.name && each->version == interface.version;
   });
-  if (found != interfaces_.end()) return **found;
-  interfaces_.push_back(std::make_unique<ExportedInterface>(ExportedInterface{std::string(interface.name), interface.version, {}}));
-  return *interfaces_.back();
+  return found == interfaces_.end() ? nullptr : found->get();
 }
 
 void Server::set(const Interface& interface, uint16_t number, std::shared_ptr<ExportedProcedure> procedure) {
   if (running_) misused("a procedure exports none: do so when poll() or wait() has returned");
   const FiberLock held(*this);
   if (procedure->run_in() == RunIn::thread && threads_ == nullptr) misused("procedures that run in threads need ServerOptions::threads");
-  auto& procedures = interface_of(interface).procedures;
+  if (find_interface(interface) == nullptr) {
+    interfaces_.push_back(std::make_unique<ExportedInterface>(ExportedInterface{std::string(interface.name), interface.version, {}}));
+  }
+  auto& procedures = find_interface(interface)->procedures;
   if (procedures.size() <= number) procedures.resize(size_t{number} + 1);
   procedures[number] = std::move(procedure);
 }
@@ -80,13 +81,13 @@ void Server::end_binding(BindingEntry& entry) noexcept {
 
 uint32_t Server::revoke(const Interface& interface) {
   const FiberLock held(*this);
-  const ExportedInterface& ended = interface_of(interface);
+  const ExportedInterface* const ended = find_interface(interface);
   size_t count = 0;
   for (const auto& caller : callers_) {
     if (caller == nullptr) continue;
     count += std::erase_if(caller->bindings, [&](uint32_t id) {
       BindingEntry& entry = bindings_[id & kIndexMask];
-      if (entry.interface != &ended) return false;
+      if (entry.interface != ended) return false;
       end_binding(entry);
       return true;
     });
@@ -113,9 +114,7 @@ const Server::BindingEntry* Server::find_binding(uint32_t binding, uint64_t call
 
 void Server::take_call(am::Token& token) {
   WordReader words(token.arguments());
-  LateCall call;
-  call.caller = token.source();
-  call.id = words.take();
+  CallInfo call{.caller = token.source(), .id = words.take()};
   const uint32_t binding = words.take();
   const CallHead head = CallHead::of(words.take());
   call.one_way = head.has(CallHead::kOneWay);
@@ -139,7 +138,7 @@ void Server::take_call(am::Token& token) {
   take_control(token, head, call, binding, words);
 }
 
-void Server::run(am::Token& token, const LateCall& call, const BindingEntry& binding, uint32_t number, Bytes arguments) {
+void Server::run(am::Token& token, const CallInfo& call, const BindingEntry& binding, uint32_t number, Bytes arguments) {
   const auto& procedures = binding.interface->procedures;
   if (__builtin_expect(number >= procedures.size() || procedures[number] == nullptr, 0)) {
     return refuse(token, call, CallStatus::no_procedure);
@@ -159,7 +158,7 @@ void Server::run(am::Token& token, const LateCall& call, const BindingEntry& bin
 }
 
 // Gives the call to a thread or a fiber. False: there is no memory for the fiber.
-bool Server::detach(const LateCall& call, const std::shared_ptr<ExportedProcedure>& procedure, Bytes arguments) {
+bool Server::detach(const CallInfo& call, const std::shared_ptr<ExportedProcedure>& procedure, Bytes arguments) {
   DetachedCall detached{.call = defer(call, arguments.size()), .procedure = procedure, .arguments = ByteBuffer(arguments)};
   if (procedure->run_in() == RunIn::thread) {
     threads_->add(std::move(detached));
@@ -171,7 +170,7 @@ bool Server::detach(const LateCall& call, const std::shared_ptr<ExportedProcedur
     detached.run();
     const FiberLock held(*this);
     --fibers_;
-    end(detached);
+    send_late(std::move(detached.call), std::move(detached.answer));
   });
   if (started) {
     ++fibers_;
@@ -183,16 +182,12 @@ bool Server::detach(const LateCall& call, const std::shared_ptr<ExportedProcedur
   return false;
 }
 
-void Server::end(DetachedCall& detached) {
-  send_late(std::move(detached.call), std::move(detached.answer));
-}
-
-void Server::refuse(am::Token& token, const LateCall& call, CallStatus status) {
+void Server::refuse(am::Token& token, const CallInfo& call, CallStatus status) {
   ++counters_.refused;
   IncomingCall(*this, token, call, {}).refuse(status);
 }
 
-void Server::begin_long(am::Token& token, const LateCall& call, uint32_t binding, const CallHead& head, uint64_t total) {
+void Server::begin_long(am::Token& token, const CallInfo& call, uint32_t binding, const CallHead& head, uint64_t total) {
   Caller& caller = *find_caller(call.caller);  // it has a binding
   if (total > options_.arguments_max) return refuse(token, call, CallStatus::too_long);
   if (!memory_.has(caller.memory, total) || caller.long_calls.size() >= kLongCallsMax) {
@@ -222,11 +217,7 @@ void Server::take_piece(am::Token& token) {
   if (added && !coming.arguments.complete()) return;
   const LongCall ended = std::move(coming);
   caller->long_calls.erase(found);
-  LateCall call;
-  call.caller = token.source();
-  call.id = id;
-  call.one_way = ended.head.has(CallHead::kOneWay);
-  call.deadline = ended.deadline;
+  const CallInfo call{.caller = token.source(), .id = id, .one_way = ended.head.has(CallHead::kOneWay), .deadline = ended.deadline};
   const BindingEntry* const entry = find_binding(ended.binding, call.caller);
   memory_.give_back(&caller->memory, ended.arguments.total());
   if (!added) return refuse(token, call, CallStatus::bad_arguments);
@@ -235,7 +226,7 @@ void Server::take_piece(am::Token& token) {
   run(token, call, *entry, ended.head.procedure, ended.arguments.bytes());
 }
 
-void Server::take_control(am::Token& token, const CallHead& head, const LateCall& call, uint32_t binding, WordReader& words) {
+void Server::take_control(am::Token& token, const CallHead& head, const CallInfo& call, uint32_t binding, WordReader& words) {
   if (!words.ok()) {
     ++counters_.malformed;
     return;
@@ -256,15 +247,14 @@ void Server::take_control(am::Token& token, const CallHead& head, const LateCall
   }
 }
 
-void Server::import(am::Token& token, const LateCall& call, Bytes arguments) {
+void Server::import(am::Token& token, const CallInfo& call, Bytes arguments) {
   uint32_t version = 0;
   std::string_view name;
   const AlignedBytes aligned(arguments);
   if (!decode(aligned, version, name)) return refuse(token, call, CallStatus::bad_arguments);
   const std::string copied(name);  // the caller can still change its own bytes
-  const auto exported = std::find_if(interfaces_.begin(), interfaces_.end(),
-                                     [&](const auto& each) { return each->name == copied && each->version == version; });
-  if (exported == interfaces_.end()) return refuse(token, call, CallStatus::no_interface);
+  ExportedInterface* const exported = find_interface({copied, version});
+  if (exported == nullptr) return refuse(token, call, CallStatus::no_interface);
   const Importer importer{.caller = call.caller, .name = token.source_name(), .interface = copied, .version = version};
   if (options_.admit != nullptr && !options_.admit(importer, options_.admit_context)) {
     return refuse(token, call, CallStatus::not_admitted);
@@ -281,7 +271,7 @@ void Server::import(am::Token& token, const LateCall& call, Bytes arguments) {
   }
   BindingEntry& entry = bindings_[free_bindings_.back()];
   free_bindings_.pop_back();
-  entry = {.id = entry.id + (1u << kIndexBits), .caller = call.caller, .interface = exported->get()};
+  entry = {.id = entry.id + (1u << kIndexBits), .caller = call.caller, .interface = exported};
   caller.bindings.push_back(entry.id);
   ++counters_.imports;
   IncomingCall incoming(*this, token, call, {});
@@ -355,20 +345,14 @@ void Server::end_caller(Caller& caller) {
 // ---- answers
 
 // Returns whether a call with so many bytes of arguments may be answered late.
-bool Server::may_defer(const LateCall& call, uint64_t bytes) noexcept {
+bool Server::may_defer(const CallInfo& call, uint64_t bytes) noexcept {
   const Caller* const caller = find_caller(call.caller);
   return caller != nullptr && late_.has(caller->late, 1) && memory_.has(caller->memory, kOutgoingBytes + bytes);
 }
 
 // may_defer() has been asked.
-std::shared_ptr<LateCall> Server::defer(const LateCall& call, uint64_t bytes) {
-  auto late = std::make_shared<LateCall>();
-  late->server = self_;
-  late->caller = call.caller;
-  late->id = call.id;
-  late->one_way = call.one_way;
-  late->deadline = call.deadline;
-  late->bytes = kOutgoingBytes + bytes;
+std::shared_ptr<LateCall> Server::defer(const CallInfo& call, uint64_t bytes) {
+  auto late = std::make_shared<LateCall>(call, self_, kOutgoingBytes + bytes);
   Caller& caller = *find_caller(call.caller);
   late_.take(caller.late, 1);
   memory_.take(caller.memory, late->bytes);
@@ -499,7 +483,7 @@ void Server::pump() {
 void Server::settle(bool arrived) {
   if (__builtin_expect(!unmapped_.empty(), 0)) map_callers();
   if (threads_ != nullptr) {
-    for (DetachedCall& each : threads_->take_ended()) end(each);
+    for (DetachedCall& each : threads_->take_ended()) send_late(std::move(each.call), std::move(each.answer));
   }
   if (__builtin_expect(!backlogged_.empty(), 0)) pump();
   looks_ += arrived ? 1 : kEmptyPollWeight;

@@ -132,19 +132,18 @@ class Server final : public fiber::Poller {
   };
 
   Server(std::unique_ptr<am::Endpoint> endpoint, const ServerOptions& options);
-  ExportedInterface& interface_of(const Interface& interface);
+  ExportedInterface* find_interface(const Interface& interface) noexcept;
   void set(const Interface& interface, uint16_t number, std::shared_ptr<ExportedProcedure> procedure);
 
   // Calls that arrive.
   void take_call(am::Token& token);
   void take_piece(am::Token& token);
-  void take_control(am::Token& token, const CallHead& head, const LateCall& call, uint32_t binding, WordReader& words);
-  void begin_long(am::Token& token, const LateCall& call, uint32_t binding, const CallHead& head, uint64_t total);
-  void run(am::Token& token, const LateCall& call, const BindingEntry& binding, uint32_t number, Bytes arguments);
-  bool detach(const LateCall& call, const std::shared_ptr<ExportedProcedure>& procedure, Bytes arguments);
-  void end(DetachedCall& detached);
-  void import(am::Token& token, const LateCall& call, Bytes arguments);
-  void refuse(am::Token& token, const LateCall& call, CallStatus status);
+  void take_control(am::Token& token, const CallHead& head, const CallInfo& call, uint32_t binding, WordReader& words);
+  void begin_long(am::Token& token, const CallInfo& call, uint32_t binding, const CallHead& head, uint64_t total);
+  void run(am::Token& token, const CallInfo& call, const BindingEntry& binding, uint32_t number, Bytes arguments);
+  bool detach(const CallInfo& call, const std::shared_ptr<ExportedProcedure>& procedure, Bytes arguments);
+  void import(am::Token& token, const CallInfo& call, Bytes arguments);
+  void refuse(am::Token& token, const CallInfo& call, CallStatus status);
   const BindingEntry* find_binding(uint32_t binding, uint64_t caller) const noexcept;
 
   // Callers.
@@ -156,8 +155,8 @@ class Server final : public fiber::Poller {
   void end_binding(BindingEntry& entry) noexcept;
 
   // Answers.
-  bool may_defer(const LateCall& call, uint64_t bytes) noexcept;
-  std::shared_ptr<LateCall> defer(const LateCall& call, uint64_t bytes);
+  bool may_defer(const CallInfo& call, uint64_t bytes) noexcept;
+  std::shared_ptr<LateCall> defer(const CallInfo& call, uint64_t bytes);
   void send_late(std::shared_ptr<LateCall> call, AnswerBytes answer);
   bool send(Caller& caller, Outgoing& out);
   bool send_pieces(Caller& caller, Outgoing& out);
