@@ -23,7 +23,8 @@ constexpr Nanoseconds kNap = 100 * kMillisecond;        // the longest sleep, as
 
 // ---- rights of the program
 
-PortRight::PortRight(PortSpace* space, uint32_t number) noexcept : space_(number == 0 ? nullptr : space), number_(number) {
+PortRight::PortRight(bool receive, PortSpace* space, uint32_t number) noexcept
+    : receive_(receive), space_(number == 0 ? nullptr : space), number_(number) {
   if (space_ != nullptr) ++space_->rights_;
 }
 
@@ -33,7 +34,7 @@ uint32_t PortRight::leave() noexcept {
   return number_;
 }
 
-SendRight& SendRight::operator=(SendRight&& other) noexcept {
+PortRight& PortRight::operator=(PortRight&& other) noexcept {
   if (this != &other) {
     end();
     space_ = std::exchange(other.space_, nullptr);
@@ -42,26 +43,19 @@ SendRight& SendRight::operator=(SendRight&& other) noexcept {
   return *this;
 }
 
-void SendRight::end() noexcept {
-  if (PortSpace* const space = space_) space->router_.close(leave());
+void PortRight::end() noexcept {
+  PortSpace* const space = space_;
+  if (space == nullptr) return;
+  if (receive_) {
+    space->router_.destroy_port(leave());
+  } else {
+    space->router_.close(leave());
+  }
 }
 
 SendRight SendRight::copy() const { return space_ == nullptr ? SendRight() : SendRight(space_, space_->router_.copy(number_)); }
 PortError SendRight::error() const { return space_ == nullptr ? PortError::no_room : space_->router_.error_of(number_); }
 bool SendRight::can_send() const { return space_ != nullptr && space_->router_.can_send(number_); }
-
-ReceiveRight& ReceiveRight::operator=(ReceiveRight&& other) noexcept {
-  if (this != &other) {
-    end();
-    space_ = std::exchange(other.space_, nullptr);
-    number_ = other.number_;
-  }
-  return *this;
-}
-
-void ReceiveRight::end() noexcept {
-  if (PortSpace* const space = space_) space->router_.destroy_port(leave());
-}
 
 SendRight ReceiveRight::make_send_right() const {
   return space_ == nullptr ? SendRight() : SendRight(space_, space_->router_.make_send_right(number_));

@@ -37,25 +37,27 @@ class PortSpace;
 // A right of this process. Ends when it is destroyed, or leaves in a message.
 class PortRight {
  public:
-  PortRight() = default;
-  PortRight(PortRight&& other) noexcept : space_(std::exchange(other.space_, nullptr)), number_(other.number_) {}
   explicit operator bool() const noexcept { return space_ != nullptr; }
 
  protected:
   friend class PortSpace;
-  PortRight(PortSpace* space, uint32_t number) noexcept;
-  ~PortRight() = default;
+  explicit PortRight(bool receive) noexcept : receive_(receive) {}
+  PortRight(bool receive, PortSpace* space, uint32_t number) noexcept;
+  PortRight(PortRight&& other) noexcept
+      : receive_(other.receive_), space_(std::exchange(other.space_, nullptr)), number_(other.number_) {}
+  PortRight& operator=(PortRight&& other) noexcept;
+  ~PortRight() { end(); }
   uint32_t leave() noexcept;
+  void end() noexcept;
+
+  const bool receive_;
   PortSpace* space_ = nullptr;
   uint32_t number_ = 0;
 };
 
 class SendRight : public PortRight {
  public:
-  SendRight() = default;
-  SendRight(SendRight&&) noexcept = default;
-  SendRight& operator=(SendRight&&) noexcept;
-  ~SendRight() { end(); }
+  SendRight() noexcept : PortRight(false) {}
   // Returns another right to the message port. Messages of the two have no common order. An empty one: the space has no room.
   SendRight copy() const;
   PortError error() const;    // none: it is alive, as far as this process knows
@@ -64,24 +66,19 @@ class SendRight : public PortRight {
  private:
   friend class PortSpace;
   friend class ReceiveRight;
-  SendRight(PortSpace* space, uint32_t number) noexcept : PortRight(space, number) {}
-  void end() noexcept;
+  SendRight(PortSpace* space, uint32_t number) noexcept : PortRight(false, space, number) {}
 };
 
 class ReceiveRight : public PortRight {
  public:
-  ReceiveRight() = default;
-  ReceiveRight(ReceiveRight&&) noexcept = default;
-  ReceiveRight& operator=(ReceiveRight&&) noexcept;
-  ~ReceiveRight() { end(); }
+  ReceiveRight() noexcept : PortRight(true) {}
   SendRight make_send_right() const;  // empty: the space has no room
   // Not none: the right was forged or claimed before (bad_right), or its message port was lost on the way. Nothing more will come.
   PortError error() const;
 
  private:
   friend class PortSpace;
-  ReceiveRight(PortSpace* space, uint32_t number) noexcept : PortRight(space, number) {}
-  void end() noexcept;
+  ReceiveRight(PortSpace* space, uint32_t number) noexcept : PortRight(true, space, number) {}
 };
 
 struct PortMessage {
@@ -121,7 +118,7 @@ class PortSpace : private PortCarrier {
   template <typename... Rights>
   SendResult send(SendRight& to, std::vector<std::byte> bytes, Rights&&... rights) {
     const std::array<PortRight*, sizeof...(rights)> all{&rights...};
-    const std::array<Given, sizeof...(rights)> given{Given{rights.number_, std::is_same_v<Rights, ReceiveRight>}...};
+    const std::array<Given, sizeof...(rights)> given{Given{rights.number_, rights.receive_}...};
     static_assert((std::is_rvalue_reference_v<Rights&&> && ...), "a right leaves this process with the message: std::move() it");
     return send_given(to, std::move(bytes), given, all);
   }
