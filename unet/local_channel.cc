@@ -38,7 +38,7 @@ LocalChannel::LocalChannel(Channel id, const control::ChannelInfo& info, Mapping
 
 SendOutcome LocalChannel::send_long(const std::byte* data, uint32_t length) noexcept {
   if (length > kMessageMax) return SendOutcome::too_long;
-  if (sends_in_slots(length)) return publish_in_slots({data, length}, length, SlotKind::in_slots);
+  if (sends_in_slots(length)) return publish_in_slots({data, length});
   const MutableBytes room = reserve(length);
   if (room.empty()) return SendOutcome::full;
   copy_bytes(room.data(), data, length);
@@ -51,11 +51,17 @@ bool LocalChannel::sends_in_slots(uint32_t bytes) noexcept {
   return bytes <= kInSlotsMax && !streams() && writer_.has_room(writer_.depth() / 2 + slots_of(bytes));
 }
 
-SendOutcome LocalChannel::publish_in_slots(Bytes bytes, uint32_t length, SlotKind kind) noexcept {
-  if (!writer_.has_room(slots_of(static_cast<uint32_t>(bytes.size())))) return SendOutcome::full;  // other messages took it
+// A message in slots replaces the reservation, and the next one is part of a stream unless something is received before.
+inline void LocalChannel::begin_in_slots() noexcept {
   reserved_length_ = 0;
   answered_ = last_received_.load(std::memory_order_relaxed);
-  writer_.publish_in_slots(bytes, length, kind);
+}
+
+SendOutcome LocalChannel::publish_in_slots(Bytes message) noexcept {
+  const auto length = static_cast<uint32_t>(message.size());
+  if (!writer_.has_room(slots_of(length))) return SendOutcome::full;  // other messages took it
+  begin_in_slots();
+  writer_.publish_in_slots<0>(message, SlotKind::in_slots, [](std::byte*) {});
   count_sent(length);
   return SendOutcome::sent;
 }
@@ -68,7 +74,7 @@ MutableBytes LocalChannel::reserve(uint32_t length) noexcept {
   reserved_in_slots_ = sends_in_slots(sizeof(HeadedDescriptor) + size);
   if (reserved_in_slots_) {
     reserved_length_ = size;
-    return {composed_.bytes.data() + sizeof(HeadedDescriptor), size};
+    return {composed_.bytes.data(), size};
   }
   reserved_offset_ = find_room(size);
   if (reserved_offset_ == DataRing::kNone) return {};
@@ -113,6 +119,16 @@ void describe_headed(std::byte* at, uint64_t offset, Bytes head) noexcept {
 
 }  // namespace
 
+SendOutcome LocalChannel::publish_headed_in_slots(Bytes head, Bytes data) noexcept {
+  constexpr uint32_t kBefore = sizeof(HeadedDescriptor);
+  const auto length = static_cast<uint32_t>(data.size());
+  if (!writer_.has_room(slots_of(kBefore + length))) return SendOutcome::full;  // other messages took it
+  begin_in_slots();
+  writer_.publish_in_slots<kBefore>(data, SlotKind::headed_in_slots, [&](std::byte* at) { describe_headed(at, 0, head); });
+  count_sent(length);
+  return SendOutcome::sent;
+}
+
 // Sends the reservation; describe(payload) writes the descriptor.
 template <typename Describe>
 SendOutcome LocalChannel::post_as(SlotKind kind, uint32_t length, Describe describe) noexcept {
@@ -128,8 +144,8 @@ SendOutcome LocalChannel::post_as(SlotKind kind, uint32_t length, Describe descr
 
 SendOutcome LocalChannel::post(uint32_t length) noexcept {
   if (is_in_slots(length)) {
-    const Bytes message(composed_.bytes.data() + sizeof(HeadedDescriptor), length);
-    if (length > kInlineMax) return publish_in_slots(message, length, SlotKind::in_slots);
+    const Bytes message(composed_.bytes.data(), length);
+    if (length > kInlineMax) return publish_in_slots(message);
     const SendOutcome outcome = send(message);
     if (outcome == SendOutcome::sent) reserved_length_ = 0;
     return outcome;
@@ -142,10 +158,7 @@ SendOutcome LocalChannel::post(uint32_t length) noexcept {
 
 SendOutcome LocalChannel::post_headed(uint32_t length, Bytes head) noexcept {
   if (head.size() > kHeadedMax) return SendOutcome::too_long;
-  if (is_in_slots(length)) {
-    describe_headed(composed_.bytes.data(), 0, head);
-    return publish_in_slots({composed_.bytes.data(), sizeof(HeadedDescriptor) + length}, length, SlotKind::headed_in_slots);
-  }
+  if (is_in_slots(length)) return publish_headed_in_slots(head, {composed_.bytes.data(), length});
   return post_as(SlotKind::headed, length, [&](std::byte* at) { describe_headed(at, reserved_offset_, head); });
 }
 
@@ -154,12 +167,7 @@ SendOutcome LocalChannel::send_headed(Bytes head, Bytes data) noexcept {
   Slot* const slot = writer_.reserve();
   if (slot == nullptr) return no_slot();
   const auto length = static_cast<uint32_t>(data.size());
-  if (length != 0 && sends_in_slots(sizeof(HeadedDescriptor) + length)) {
-    reserved_in_slots_ = true;
-    reserved_length_ = length;
-    std::memcpy(composed_.bytes.data() + sizeof(HeadedDescriptor), data.data(), length);
-    return post_headed(length, head);
-  }
+  if (length != 0 && sends_in_slots(sizeof(HeadedDescriptor) + length)) return publish_headed_in_slots(head, data);
   const uint64_t offset = find_room(std::max(length, 1u));
   if (offset == DataRing::kNone) return SendOutcome::full;
   copy_bytes(out_data_ + offset, data.data(), length);
@@ -196,7 +204,8 @@ SendOutcome LocalChannel::put(uint64_t region_offset, Bytes data, bool notify) n
   return SendOutcome::sent;
 }
 
-bool LocalChannel::receive_other(const Slot& slot, Mark mark, Message& message) noexcept {
+bool LocalChannel::receive_other(const Slot& slot, uint64_t word, Message& message) noexcept {
+  const Mark mark = Mark::unpack(word);
   message.channel = id_;
   message.from_local = true;
   message.position = reader_.position();
@@ -204,7 +213,7 @@ bool LocalChannel::receive_other(const Slot& slot, Mark mark, Message& message) 
   reader_.advance();
   expected_slots_ = 1;
   if (mark.kind == SlotKind::in_slots || mark.kind == SlotKind::headed_in_slots) {
-    if (receive_in_slots(mark, message)) return true;
+    if (receive_in_slots(mark.kind == SlotKind::headed_in_slots, message)) return true;
   } else if (mark.kind == SlotKind::headed) {
     uint32_t offset;
     std::memcpy(&offset, slot.payload, sizeof offset);
@@ -231,11 +240,10 @@ bool LocalChannel::receive_other(const Slot& slot, Mark mark, Message& message) 
 
 // Copies the message out of its slots, so that it lies in one piece. Its last slot stands for it until its release, and the others are
 // released now.
-bool LocalChannel::receive_in_slots(Mark mark, Message& message) noexcept {
-  const bool headed = mark.kind == SlotKind::headed_in_slots;
+bool LocalChannel::receive_in_slots(bool headed, Message& message) noexcept {
   const uint32_t before = headed ? sizeof(HeadedDescriptor) : 0;
-  if (!checked(mark.length <= kInSlotsMax - before && (headed || mark.length > kInlineMax))) return false;
-  const uint32_t slots = slots_of(before + mark.length);
+  if (!checked(message.length <= kInSlotsMax - before && (headed || message.length > kInlineMax))) return false;
+  const uint32_t slots = slots_of(before + message.length);
   const uint32_t first = message.position, last = first + slots - 1;
   for (uint32_t at = last; at != first; --at) {
     Mark other;
@@ -252,7 +260,7 @@ bool LocalChannel::receive_in_slots(Mark mark, Message& message) noexcept {
   message.data = to + before;
   message.kind = headed ? MessageKind::headed : MessageKind::message;
   expected_slots_ = slots;
-  count_received(mark.length);
+  count_received(message.length);
   return true;
 }
 

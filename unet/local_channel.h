@@ -114,7 +114,7 @@ class LocalChannel {
       count_received(message.length);
       return true;
     }
-    if (reader_.is_full(word)) return receive_other(slot, Mark::unpack(word), message);
+    if (reader_.is_full(word)) return receive_other(slot, word, message);
     // All slots of the next message are fetched at the same time.
     for (uint32_t i = 1; i < expected_slots_; ++i) __builtin_prefetch(&reader_.slot_at(reader_.position() + i));
     return false;
@@ -198,9 +198,12 @@ class LocalChannel {
   bool streams() const noexcept { return answered_ == last_received_.load(std::memory_order_relaxed); }
   bool sends_in_slots(uint32_t bytes) noexcept;
   bool is_in_slots(uint32_t length) const noexcept { return reserved_in_slots_ && reserved_length_ != 0 && length <= reserved_length_; }
-  SendOutcome publish_in_slots(Bytes bytes, uint32_t length, SlotKind kind) noexcept;
-  bool receive_in_slots(Mark mark, Message& message) noexcept;
-  bool receive_other(const Slot& slot, Mark mark, Message& message) noexcept;
+  SendOutcome publish_in_slots(Bytes message) noexcept;
+  SendOutcome publish_headed_in_slots(Bytes head, Bytes data) noexcept;
+  void begin_in_slots() noexcept;
+  bool receive_in_slots(bool headed, Message& message) noexcept;
+  // `word`: the slot's mark. A Mark would go through memory: its parts are stored, and loaded as one word, which waits for the stores.
+  bool receive_other(const Slot& slot, uint64_t word, Message& message) noexcept;
   bool receive_data(uint64_t offset, uint32_t length, MessageKind kind, Message& message) noexcept;
   template <typename Describe>
   SendOutcome post_as(SlotKind kind, uint32_t length, Describe describe) noexcept;
@@ -269,7 +272,7 @@ class LocalChannel {
   std::vector<bool> released_early_;  // by slot
   uint32_t answered_ = 0;             // last_received_ when the last message of more than a slot was sent
   bool reserved_in_slots_ = false;    // the reservation is composed_
-  InSlots composed_{};                // the reservation if it is to be sent in slots: a HeadedDescriptor or nothing, then the message
+  InSlots composed_{};                // the reservation if it is to be sent in slots
   std::unique_ptr<InSlots[]> assembled_;  // messages received in slots, by their last slots; made for the first one
   Mapping memory_;
   Mapping peer_region_;

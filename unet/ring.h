@@ -53,17 +53,21 @@ class SlotWriter {
     refresh();
     return room() >= count;
   }
-  // Publishes `bytes`, a message of `length` bytes and of one of the kinds in slots. The caller has checked that there is room. Each slot
-  // is stored as a whole, the first one last: the reader polls that one, and would take its line away between two stores.
-  void publish_in_slots(Bytes bytes, uint32_t length, SlotKind kind) noexcept {
-    const auto slots = slots_of(static_cast<uint32_t>(bytes.size()));
-    const auto publish = [&](uint32_t i, size_t size) {
-      Slot& slot = ahead(i);
-      std::memcpy(slot.payload, bytes.data() + i * kSlotBytes, size);
-      slot.mark.store(Mark::pack(position() + i + 1, length, kind), std::memory_order_release);
-    };
-    publish(slots - 1, bytes.size() - (slots - 1) * kSlotBytes);
-    for (uint32_t i = slots - 1; i-- != 0;) publish(i, kSlotBytes);
+  // Publishes `data` in slots, behind the first `before` bytes, which describe(payload) writes. The caller has checked that there is room.
+  // Each slot is stored as a whole, the first one last: the reader polls that one, and would take its line away between two stores.
+  template <uint32_t before, typename Describe>
+  void publish_in_slots(Bytes data, SlotKind kind, Describe describe) noexcept {
+    constexpr uint32_t kFirst = kSlotBytes - before;  // bytes of data in the first slot
+    const auto length = static_cast<uint32_t>(data.size());
+    const uint32_t slots = slots_of(before + length);
+    for (uint32_t i = slots; --i != 0;) {
+      const std::byte* const from = data.data() + kFirst + (i - 1) * kSlotBytes;
+      copy_to_slot<kSlotBytes>(ahead(i).payload, {from, data.data() + length});
+      mark(i, length, kind);
+    }
+    describe(ahead(0).payload);
+    copy_to_slot<kFirst>(ahead(0).payload + before, data);
+    mark(0, length, kind);
     position_ += slots;
     for (uint32_t i = 0; i != slots; ++i) prefetch_for_write(&ahead(kPrefetched - i));
   }
@@ -91,6 +95,15 @@ class SlotWriter {
   static constexpr uint32_t kPrefetched = 8;
 
   Slot& ahead(uint32_t count) const noexcept { return slots_[(position_ + count) & mask_]; }
+  void mark(uint32_t count, uint32_t length, SlotKind kind) noexcept {
+    ahead(count).mark.store(Mark::pack(position() + count + 1, length, kind), std::memory_order_release);
+  }
+  // Copies the first `most` bytes, or all if there are fewer. The frequent case has a constant size.
+  template <uint32_t most>
+  static void copy_to_slot(std::byte* to, Bytes from) noexcept {
+    if (__builtin_expect(from.size() >= most, 1)) std::memcpy(to, from.data(), most);
+    else std::memcpy(to, from.data(), from.size());
+  }
 
   Slot* slots_ = nullptr;
   uint32_t mask_ = 0;
