@@ -32,10 +32,8 @@ bool LocalPoller::receive(Message& message) noexcept {
   if (others && ++polls_ % kOthersFirst == 0 && receive_rotating(message)) return true;
   const uint32_t always = std::min(count, kAlways);
   for (uint32_t i = 0; i < always; ++i) {
-    const uint32_t index = (cursor_ + i) % always;
-    if (!receive_from(index, message)) continue;
-    cursor_ = index + 1;
-    return true;
+    if (++cursor_ >= always) cursor_ = 0;
+    if (receive_from(cursor_, message)) return true;
   }
   return others && receive_rotating(message);
 }
