@@ -1,6 +1,7 @@
 // slab.h - objects by number at stable addresses; memory comes in blocks and is reused; used by the stack.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,8 +16,8 @@ class Slab {
  public:
   explicit Slab(uint32_t most) : most_(most) {}
   ~Slab() {
-    for (uint32_t i = 0; i < used_.size(); ++i) {
-      if (used_[i]) place(i)->~T();
+    for (uint32_t i = 0; i < end_; ++i) {
+      if (has(i)) place(i)->~T();
     }
   }
   Slab(const Slab&) = delete;
@@ -31,44 +32,47 @@ class Slab {
     const uint32_t index = free_.back();
     free_.pop_back();
     new (place(index)) T(std::forward<Arguments>(arguments)...);
-    used_[index] = true;
+    used(index) |= bit(index);
     return index;
   }
   void drop(uint32_t index) noexcept {
     place(index)->~T();
-    used_[index] = false;
+    used(index) &= ~bit(index);
     free_.push_back(index);
   }
 
-  bool has(uint32_t index) const noexcept { return index < used_.size() && used_[index]; }
+  bool has(uint32_t index) const noexcept { return index < end_ && (blocks_[index / kBlock].used & bit(index)) != 0; }
   T& operator[](uint32_t index) noexcept { return *place(index); }
   const T& operator[](uint32_t index) const noexcept { return *const_cast<Slab*>(this)->place(index); }
-  uint32_t size() const noexcept { return static_cast<uint32_t>(used_.size() - free_.size()); }
-  uint32_t end() const noexcept { return static_cast<uint32_t>(used_.size()); }  // all numbers are below this
+  uint32_t size() const noexcept { return end_ - static_cast<uint32_t>(free_.size()); }
+  uint32_t end() const noexcept { return end_; }  // all numbers are below this
 
  private:
-  static constexpr uint32_t kBlockBits = 6, kBlock = 1 << kBlockBits;
+  static constexpr uint32_t kBlock = 64;
   struct alignas(T) Room {
     std::byte bytes[sizeof(T)];
   };
+  struct Block {
+    std::unique_ptr<Room[]> rooms;
+    uint64_t used = 0;  // a bit for each object
+  };
 
   bool grow() {
-    const auto before = static_cast<uint32_t>(used_.size());
-    if (before >= most_) return false;
-    const uint32_t count = before + kBlock <= most_ ? kBlock : most_ - before;
-    blocks_.emplace_back(new Room[kBlock]);
-    used_.resize(before + count);
-    free_.reserve(before + count);
-    for (uint32_t i = count; i-- != 0;) free_.push_back(before + i);
+    if (end_ >= most_) return false;
+    const uint32_t count = std::min(kBlock, most_ - end_);
+    blocks_.push_back({.rooms = std::unique_ptr<Room[]>(new Room[kBlock])});
+    free_.reserve(end_ + count);
+    for (uint32_t i = count; i-- != 0;) free_.push_back(end_ + i);
+    end_ += count;
     return true;
   }
-  T* place(uint32_t index) noexcept {
-    return std::launder(reinterpret_cast<T*>(blocks_[index >> kBlockBits][index & (kBlock - 1)].bytes));
-  }
+  static constexpr uint64_t bit(uint32_t index) noexcept { return uint64_t{1} << index % kBlock; }
+  uint64_t& used(uint32_t index) noexcept { return blocks_[index / kBlock].used; }
+  T* place(uint32_t index) noexcept { return std::launder(reinterpret_cast<T*>(blocks_[index / kBlock].rooms[index % kBlock].bytes)); }
 
   const uint32_t most_;
-  std::vector<std::unique_ptr<Room[]>> blocks_;
-  std::vector<bool> used_;
+  uint32_t end_ = 0;
+  std::vector<Block> blocks_;
   std::vector<uint32_t> free_;
 };
 

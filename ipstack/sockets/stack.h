@@ -90,7 +90,11 @@ class Stack {
   // The urgent byte, as MSG_OOB has it: beside the stream, where receive() stops before it and then leaves it out, unless urgent_inline is
   // set. -EINVAL: there is none, or it has been read.
   int64_t receive_urgent(int socket, MutableBytes data, bool peek = false);
-  bool is_at_urgent(int socket) const noexcept;  // the stream goes on with that byte, or would, as SIOCATMARK says it
+  // The stream goes on with that byte, or would, as SIOCATMARK says it. Nearly every receive() asks.
+  bool is_at_urgent(int socket) const noexcept {
+    const Socket* const it = core_.owned(socket);
+    return it != nullptr && it->urgent && is_before_urgent(socket);
+  }
   uint32_t to_urgent(int socket) const noexcept;  // how many bytes receive() may give before it stops there; ~0: it does not
   using Sending = Datagrams::Sending;
   using Received = Datagrams::Received;
@@ -155,7 +159,10 @@ class Stack {
   // The place of its record (unet/socket_table.h); ~0: it has none.
   uint32_t told_at(int socket) const noexcept { return core_.owned(socket) != nullptr ? core_.owned(socket)->told_at : kNone; }
   bool is_ipv6(int socket) const noexcept { return core_.owned(socket) != nullptr && core_.owned(socket)->ipv6; }
-  bool is_datagram(int socket) const noexcept { return core_.owned(socket) != nullptr && core_.owned(socket)->type == Type::datagram; }
+  bool is_datagram(int socket) const noexcept {
+    const Socket* const it = core_.owned(socket);
+    return it != nullptr && it->type == Type::datagram;
+  }
   // Bytes that may be read, of a datagram socket those of the first datagram, and bytes that were sent and not acknowledged, as FIONREAD
   // and SIOCOUTQ tell them. For a listener they count connections: `receive` those to be accepted, `send` those with a handshake under way.
   struct Queued {
@@ -224,6 +231,7 @@ class Stack {
   int connect_again(uint32_t index);
   void forget_connection(uint32_t index);
   void consume_at(uint32_t index, uint32_t bytes);
+  bool is_before_urgent(int number) const noexcept;
   // Ends the reservation: one store, as nearly every call does it. Its chunk stays until the next reserve() or run().
   void forget_reserved() noexcept { reserved_.socket = -1; }
   // The chunk of a reservation that was not committed: run() gives it back, as other streams may wait for it.

@@ -162,10 +162,10 @@ void Stack::consume_at(uint32_t index, uint32_t bytes) {
 
 // ---- the urgent byte (RFC 6093), as Linux has it: beside the stream, which leaves it out unless SO_OOBINLINE leaves it in line
 
-bool Stack::is_at_urgent(int number) const noexcept {
-  const Socket* const socket = core_.owned(number);
+// The stream has an urgent byte.
+bool Stack::is_before_urgent(int number) const noexcept {
   const bool waits = core_.has_awaited(number);  // what stands before it has come, and is to be told yet
-  return socket != nullptr && socket->urgent && !waits && core_.positions.urgent(static_cast<uint32_t>(number)).before == 0;
+  return !waits && core_.positions.urgent(static_cast<uint32_t>(number)).before == 0;
 }
 
 uint32_t Stack::to_urgent(int number) const noexcept {
