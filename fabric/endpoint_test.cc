@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <string_view>
 #include <thread>
 
 #include "fabric/test_side.h"
@@ -22,7 +23,7 @@ std::string text_of(size_t length, uint64_t seed = 0) {
 }
 
 // Sends, and leaves the completion in the queue.
-void send(Pair& pair, const std::string& text, uint64_t tag) {
+void send(Pair& pair, std::string_view text, uint64_t tag) {
   pair.until_done([&] { return fi_tsend(pair.a.endpoint, text.data(), text.size(), nullptr, pair.to_b, tag, nullptr); });
 }
 

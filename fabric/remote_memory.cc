@@ -301,7 +301,7 @@ void RemoteMemory::on_atomic(am::Token& token, void* context) {
   std::array<std::byte, kAtomicBytes> result;
   int error = FI_EINVAL;
   if (size != 0 && bytes <= kAtomicBytes && token.payload().size() == operand_bytes) {
-    std::memcpy(operands.data(), token.payload().data(), operand_bytes);
+    if (operand_bytes != 0) std::memcpy(operands.data(), token.payload().data(), operand_bytes);
     error = memory.apply(call, bytes, {operands.data(), operand_bytes}, call.kind == AtomicKind::update ? MutableBytes() : result);
   }
   if (call.kind == AtomicKind::update) return reply_done(token, own, error);
