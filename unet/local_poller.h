@@ -19,6 +19,8 @@ class LocalPoller {
     --budget_;
     return true;
   }
+  // Whether receive_hot() has delivered a message since renew_budget().
+  bool has_delivered() const noexcept { return budget_ != kBudget; }
   // Lets a channel deliver kBudget messages in a row again. Call it when all other sources are checked.
   void renew_budget() noexcept { budget_ = kBudget; }
   // Checks several channels. With many, one call may miss a message.

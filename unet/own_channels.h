@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "unet/base/sleep_pace.h"
@@ -55,6 +56,7 @@ class OwnChannels final : public ChannelSet {
   // the receive queue. Frames left on the wire slow down their sender instead.
   bool receive_or_fetch(Message& message) noexcept;
   bool receive(Message& message) noexcept override {
+    const bool was_empty = std::exchange(was_empty_, false) && !locals_.has_delivered();
     locals_.renew_budget();
     // The NI's queue and the local channels alternate in being checked first.
     ni_first_ = !ni_first_ || locals_.empty();
@@ -63,8 +65,10 @@ class OwnChannels final : public ChannelSet {
     if (!ni_first_ && queues_->receive(message)) return true;
     queues_->flush_credits();
     // An empty poll pauses. A core that reads a line without a break delays the store that it waits for: the pause shortens a round trip
-    // from 120 ns to 87 ns (docs/ARCHITECTURE.md, "Pause in an empty poll"). A turn of an embedded NI is break enough.
-    if (!embedded_) spin_pause();
+    // from 120 ns to 87 ns (docs/ARCHITECTURE.md, "Pause in an empty poll"). A turn of an embedded NI is break enough. The first empty poll
+    // after a message does not pause: the program may only have checked for a second message before it answers the first one.
+    was_empty_ = true;
+    if (was_empty && !embedded_) spin_pause();
     return false;
   }
   void release(const Message& message) noexcept override;
@@ -131,6 +135,7 @@ class OwnChannels final : public ChannelSet {
   std::unique_ptr<NiQueues> queues_;
   EmbeddedNi embedded_;
   bool ni_first_ = false;
+  bool was_empty_ = false;  // the last receive() found nothing
 
   Connection* connection_;
   uint32_t endpoint_;
