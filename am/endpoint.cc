@@ -23,6 +23,7 @@ constexpr Nanoseconds kOwnPeersNap = kMillisecond;  // time between polls of pee
 constexpr uint32_t kBatch = 32;                    // messages per poll
 constexpr uint32_t kLookEvery = 1024;              // polls between two looks for new peers; an empty poll counts kEmptyWeight times
 constexpr uint32_t kEmptyWeight = 16;
+constexpr uint32_t kPollsBeforeTelling = 4;         // empty polls; an answer often comes earlier, and carries the credits
 constexpr uint32_t kPollsBeforeSleep = 64;         // empty polls: some microseconds
 
 // All endpoints of this process, and those that it had before fork(). Never destroyed, because an endpoint may outlive every static object.
@@ -152,11 +153,12 @@ uint32_t Endpoint::poll() {
   uint32_t count = 0;
   Message message;
   if (endpoint_.receive(message)) {
+    empty_polls_ = 0;
     do {
       handle(message);
       ++count;
     } while (count < kBatch && endpoint_.receive_next(message));
-  } else {
+  } else if (++empty_polls_ >= kPollsBeforeTelling) {
     if (peers_.has_untold()) peers_.tell_credits();
   }
   if (dispatcher_.has_completions()) dispatcher_.complete_gets();

@@ -279,6 +279,7 @@ class Endpoint {
   Openings openings_;
   std::vector<Translation> translations_;
   uint32_t unpolled_ = 0;        // requests since the last poll
+  uint32_t empty_polls_ = 0;     // polls in a row without a message
   uint32_t looks_ = 0;           // polls since the last look_around(); an empty one counts more
   Counters counters_;
   HandlerTable handlers_;
