@@ -248,6 +248,9 @@ class Endpoint {
   // Sending.
   Translation* find(Index to, Kind kind, uint8_t handler, std::span<const uint32_t> arguments, Outcome& outcome);
   Peer* open_peer(Index to, uint64_t id) noexcept;
+  // A sender polls after each kPollEvery requests, so that it serves its peers.
+  static constexpr uint32_t kPollEvery = 16;
+  bool must_poll() const noexcept { return unpolled_ + 1 >= kPollEvery; }
   Peer* plain_peer(Index to) noexcept;
   bool send_line(Index to, uint8_t handler, std::span<const uint32_t> arguments);
   bool send_long_line(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments);

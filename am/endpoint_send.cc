@@ -8,8 +8,6 @@
 namespace unet::am {
 namespace {
 
-constexpr uint32_t kPollEvery = 16;  // requests after which a sender polls, so that it serves its peers
-
 void copy_arguments(PacketFields& fields, std::span<const uint32_t> arguments) noexcept {
   fields.count = static_cast<uint8_t>(arguments.size());
   copy_words(fields.arguments.data(), arguments.data(), fields.count);
@@ -77,7 +75,7 @@ Outcome Endpoint::send_request(Index to, uint64_t id, PacketFields& fields, Byte
 
 // Returns the peer of a request that may take the fast path: local, without waiting and without a new tag. Otherwise nullptr.
 inline Peer* Endpoint::plain_peer(Index to) noexcept {
-  if (__builtin_expect(to >= translations_.size() || handlers_.running() || unpolled_ + 1 >= kPollEvery, 0)) return nullptr;
+  if (__builtin_expect(to >= translations_.size() || handlers_.running(), 0)) return nullptr;
   const Translation& found = translations_[to];
   if (__builtin_expect(found.peer == nullptr, 0)) return nullptr;
   Peer& peer = *found.peer;
@@ -89,7 +87,6 @@ inline Peer* Endpoint::plain_peer(Index to) noexcept {
 inline bool Endpoint::send_line(Index to, uint8_t handler, std::span<const uint32_t> arguments) {
   Peer* const peer = plain_peer(to);
   if (__builtin_expect(peer == nullptr || !peer->local.send_line(Kind::short_request, handler, arguments), 0)) return false;
-  ++unpolled_;
   peer->record(to, Kind::short_request, handler, arguments);
   ++counters_.requests;
   return true;
@@ -102,14 +99,16 @@ inline bool Endpoint::send_long_line(Index to, uint8_t handler, uint64_t offset,
   if (__builtin_expect(payload.size() > LocalLink::kPutMax || arguments.size() > kLongLineArguments, 0)) return false;
   if (__builtin_expect(!peer->local.put(offset, payload), 0)) return false;
   if (__builtin_expect(!peer->local.send_long_line(handler, arguments, {offset, payload.size()}), 0)) return false;
-  ++unpolled_;
   peer->record(to, Kind::long_request, handler, arguments);
   ++counters_.requests;
   return true;
 }
 
 Outcome Endpoint::request_short(Index to, uint8_t handler, std::span<const uint32_t> arguments) {
-  if (send_line(to, handler, arguments)) return Outcome::sent;
+  if (__builtin_expect(!must_poll() && send_line(to, handler, arguments), 1)) {
+    ++unpolled_;
+    return Outcome::sent;
+  }
   Outcome outcome;
   Translation* const found = find(to, Kind::short_request, handler, arguments, outcome);
   if (found == nullptr) return outcome;
@@ -211,7 +210,10 @@ Outcome Endpoint::commit(uint8_t handler, uint32_t length, std::span<const uint3
 // ---- long, and get
 
 Outcome Endpoint::request_long(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) {
-  if (send_long_line(to, handler, offset, payload, arguments)) return Outcome::sent;
+  if (__builtin_expect(!must_poll() && send_long_line(to, handler, offset, payload, arguments), 1)) {
+    ++unpolled_;
+    return Outcome::sent;
+  }
   if (payload.size() > kLongMax) return Outcome::bad_call;
   Outcome outcome;
   Translation* const found = find(to, Kind::long_request, handler, arguments, outcome);
