@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "fabric/operations_table.h"
 #include "fabric/provider.h"
@@ -96,8 +97,7 @@ void CompletionQueue::grow() {
 }
 
 void CompletionQueue::add_error(const Completion& completion, int error, size_t overflow) {
-  add(completion);
-  entries_[(first_ + count_ - 1) & (entries_.size() - 1)].failed = true;
+  add_later(completion).failed = true;
   errors_.push_back({error, overflow});
 }
 
@@ -113,13 +113,19 @@ ssize_t CompletionQueue::take(void* to, size_t count, fi_addr_t* sources) noexce
     first_ = (first_ + 1) & (entries_.size() - 1);
     --count_;
   }
+  if (count_ == 0) first_ = 0;  // these lines are in the nearest cache
   if (taken != 0) return static_cast<ssize_t>(taken);
   return count_ != 0 ? -FI_EAVAIL : -FI_EAGAIN;
 }
 
 ssize_t CompletionQueue::read(void* to, size_t count, fi_addr_t* sources) {
   const Locked locked(domain_.lock());
-  if (count_ == 0) waiter_.progress();
+  if (count_ == 0) {
+    if (sources == nullptr) reader_ = {static_cast<char*>(to), count};
+    waiter_.progress();
+    const size_t given = sources == nullptr ? count - std::exchange(reader_.room, 0) : 0;
+    if (given != 0) return static_cast<ssize_t>(given);
+  }
   return count == 0 ? -FI_EAGAIN : take(to, count, sources);
 }
 

@@ -5,6 +5,7 @@
 #include <rdma/fi_eq.h>
 
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "fabric/waiter.h"
@@ -38,11 +39,8 @@ class CompletionQueue : public fid_cq {
   // Whether an operation may begin that will end here: the program reads too rarely otherwise.
   bool has_room() const noexcept { return count_ < size_; }
   void add(const Completion& completion) noexcept {
-    if (__builtin_expect(count_ == entries_.size(), 0)) grow();
-    Entry& entry = entries_[(first_ + count_++) & (entries_.size() - 1)];
-    copy_words(&entry.completion, &completion, sizeof completion);
-    entry.failed = false;
-    waiter_.note();
+    if (reader_.room != 0 && count_ == 0) return give(completion);
+    add_later(completion);
   }
   // `overflow`: bytes of the message that found no room.
   void add_error(const Completion& completion, int error, size_t overflow = 0);
@@ -65,6 +63,37 @@ class CompletionQueue : public fid_cq {
     int error;
     size_t overflow;
   };
+  // The program's array, in a call that polls the endpoints. Completions go straight there while none waits in the queue.
+  struct Reader {
+    char* at = nullptr;
+    size_t room = 0;  // entries
+  };
+  // Stores `bytes` of a completion: each format of the program begins like the next one, and Completion like the last one.
+  static void put(void* at, const Completion& completion, size_t bytes) noexcept {
+    auto& to = *static_cast<fi_cq_tagged_entry*>(at);
+    put_word(to.op_context, completion.context);
+    if (bytes < sizeof(fi_cq_msg_entry)) return;
+    put_word(to.flags, completion.flags);
+    put_word(to.len, completion.length);
+    if (bytes < sizeof(fi_cq_data_entry)) return;
+    put_word(to.buf, completion.buffer);
+    put_word(to.data, completion.data);
+    if (bytes == sizeof(fi_cq_tagged_entry)) put_word(to.tag, completion.tag);
+  }
+  void give(const Completion& completion) noexcept {
+    put(std::exchange(reader_.at, reader_.at + entry_bytes_), completion, entry_bytes_);
+    --reader_.room;
+  }
+  // Adds an entry to the queue, and returns it.
+  Entry& add_later(const Completion& completion) noexcept {
+    if (__builtin_expect(count_ == entries_.size(), 0)) grow();
+    Entry& entry = entries_[(first_ + count_++) & (entries_.size() - 1)];
+    put(&entry.completion, completion, sizeof(fi_cq_tagged_entry));
+    put_word(entry.completion.source, completion.source);
+    entry.failed = false;
+    waiter_.note();
+    return entry;
+  }
   void grow();
   ssize_t take(void* to, size_t count, fi_addr_t* sources) noexcept;
 
@@ -73,6 +102,7 @@ class CompletionQueue : public fid_cq {
   const size_t size_;
   std::vector<Entry> entries_;  // a ring; its size is a power of two
   size_t first_ = 0, count_ = 0;
+  Reader reader_;
   std::deque<Failure> errors_;
   bool signalled_ = false;
   Waiter waiter_;

@@ -17,4 +17,11 @@ inline void copy_words(void* to, const void* from, size_t bytes) noexcept {
   }
 }
 
+// Stores one word: compilers join no such store with others, nor the loads before them.
+template <typename Word>
+void put_word(Word& to, Word value) noexcept {
+  static_assert(sizeof(Word) == 8);
+  __atomic_store_n(&to, value, __ATOMIC_RELAXED);
+}
+
 }  // namespace unet::fabric
