@@ -18,7 +18,7 @@ class Buffer {
   Buffer(void* memory, size_t length) noexcept : first_{memory, length}, count_(1), size_(length) {}
   explicit Buffer(std::span<const iovec> pieces) : count_(pieces.size()) {
     for (const iovec& piece : pieces) size_ += piece.iov_len;
-    if (count_ == 1) first_ = pieces[0];
+    if (count_ == 1) first_ = {pieces[0].iov_base, pieces[0].iov_len};  // by words, which the caller has just stored
     if (count_ < 2) return;
     more_ = std::make_unique<iovec[]>(count_);
     std::copy(pieces.begin(), pieces.end(), more_.get());
@@ -33,16 +33,13 @@ class Buffer {
   Buffer part(size_t offset, size_t length) const noexcept { return {static_cast<std::byte*>(first_.iov_base) + offset, length}; }
 
   // Writes `data` at `offset`; what lies beyond the end is dropped. Returns the bytes written.
-  size_t write(size_t offset, Bytes data) const noexcept {
+  [[gnu::always_inline]] size_t write(size_t offset, Bytes data) const noexcept {
     if (__builtin_expect(offset == 0 && count_ == 1, 1)) {
       const size_t length = std::min(data.size(), first_.iov_len);
       copy(static_cast<std::byte*>(first_.iov_base), data.data(), length);
       return length;
     }
-    return for_each(offset, data.size(), [&](std::byte* memory, size_t length) {
-      std::memcpy(memory, data.data(), length);
-      data = data.subspan(length);
-    });
+    return write_pieces(offset, data);
   }
   // Copies `to.size()` bytes from `offset`, which lie in the buffer.
   void read(size_t offset, MutableBytes to) const noexcept {
@@ -67,6 +64,12 @@ class Buffer {
     } else {
       std::memcpy(to, from, length);
     }
+  }
+  size_t write_pieces(size_t offset, Bytes data) const noexcept {
+    return for_each(offset, data.size(), [&](std::byte* memory, size_t length) {
+      std::memcpy(memory, data.data(), length);
+      data = data.subspan(length);
+    });
   }
   // Calls use(memory, length) for the pieces of a range; returns its length inside the buffer.
   template <typename Use>

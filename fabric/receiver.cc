@@ -16,7 +16,10 @@ constexpr uint32_t kLate = 2 * am::kFlowWindow;         // messages that a peer 
 
 bool is_tagged(const Envelope& envelope) noexcept { return (envelope.flags & MessageFlags::kTagged) != 0; }
 
-uint64_t wide_at(std::span<const uint32_t> words, size_t at) noexcept { return words[at] | uint64_t{words[at + 1]} << 32; }
+// Two loads: one of both words may lie across two stores by which the message was just copied, and would wait for these.
+uint64_t wide_at(std::span<const uint32_t> words, size_t at) noexcept {
+  return __atomic_load_n(&words[at], __ATOMIC_RELAXED) | uint64_t{__atomic_load_n(&words[at + 1], __ATOMIC_RELAXED)} << 32;
+}
 
 }  // namespace
 
@@ -25,6 +28,64 @@ Receiver::Receiver(am::Endpoint& endpoint, Peers& peers, Outbox& outbox, Outgoin
   endpoint_.set_handler(Handlers::kLine, on_line, this);
   endpoint_.set_handler(Handlers::kEager, on_eager, this);
   endpoint_.set_handler(Handlers::kReady, on_ready, this);
+}
+
+// ---- delivery: all of it is part of the handler of a message in one line
+
+// Reserves the part of the buffer that a message gets, and returns its offset. A receive leaves the engine with its last message.
+inline size_t Receiver::reserve(Posted& receive, const Envelope& envelope) noexcept {
+  Matcher& engine = matcher(is_tagged(envelope));
+  ++receive.under_way;
+  const size_t offset = receive.used;
+  receive.used += std::min<uint64_t>(envelope.length, receive.buffer.size() - offset);
+  const bool is_last = (receive.flags & FI_MULTI_RECV) == 0 || receive.buffer.size() - receive.used < least_room_;
+  if (is_last && receive.is_posted) engine.remove(receive);
+  return offset;
+}
+
+[[gnu::always_inline]] inline Completion Receiver::completion_of(const Posted& receive, const Envelope& envelope, size_t length) noexcept {
+  const bool tagged = is_tagged(envelope);
+  return {.context = receive.context,
+          .flags = FI_RECV | (tagged ? FI_TAGGED : FI_MSG) | ((envelope.flags & MessageFlags::kData) != 0 ? FI_REMOTE_CQ_DATA : 0),
+          .length = length,
+          .buffer = receive.buffer.address(),
+          .data = envelope.data,
+          .tag = envelope.tag,
+          .source = envelope.peer != nullptr ? peers_.number_of(*envelope.peer) : FI_ADDR_NOTAVAIL};
+}
+
+// Ends the transfer of one message into `length` bytes at `offset` of a receive's buffer.
+void Receiver::complete(Posted& receive, const Envelope& envelope, size_t offset, size_t length, int error) {
+  Completion completion = completion_of(receive, envelope, length);
+  --receive.under_way;
+  const bool ends = !receive.is_posted && receive.under_way == 0;
+  if (__builtin_expect((receive.flags & FI_MULTI_RECV) != 0, 0)) {
+    completion.buffer = static_cast<std::byte*>(receive.buffer.address()) + offset;
+    if (ends) completion.flags |= FI_MULTI_RECV;
+  }
+  if (__builtin_expect(error == 0 && length == envelope.length, 1)) {
+    reports_.succeed(receive.flags, completion);
+  } else {
+    const Completion failed = completion;  // the other one can then be built in registers
+    reports_.fail(failed, error != 0 ? error : FI_ETRUNC, static_cast<size_t>(envelope.length) - length);
+  }
+  if (!ends) return;
+  --posted_;
+  receives_.give(receive);
+}
+
+[[gnu::always_inline]] inline void Receiver::deliver(Posted& receive, const Envelope& envelope, Bytes payload, am::Token* token) {
+  const size_t offset = reserve(receive, envelope);
+  const size_t length = receive.buffer.write(offset, payload);
+  if (__builtin_expect((envelope.flags & MessageFlags::kAnswer) != 0, 0)) answer_done(envelope, token, 0);
+  complete(receive, envelope, offset, length, 0);
+}
+
+[[gnu::always_inline]] inline void Receiver::accept(const Envelope& envelope, Bytes payload, am::Token* token) {
+  if (Posted* const receive = matcher(is_tagged(envelope)).match(envelope.peer, envelope.tag); __builtin_expect(receive != nullptr, 1)) {
+    return deliver(*receive, envelope, payload, token);
+  }
+  store(envelope, payload, token);
 }
 
 // ---- messages of peers: each word is checked before its use
@@ -41,7 +102,7 @@ void Receiver::on_line(am::Token& token, void* context) {
   if (__builtin_expect(words.size() < head || words.size() - head != (envelope.length + 3) / 4, 0)) return;
   if (tag_words != 0) envelope.tag = wide_at(words, 1);
   if (data_words != 0) envelope.data = data_words == 2 ? wide_at(words, 1 + tag_words) : words[1 + tag_words];
-  receiver.arrive(envelope, as_bytes(words.data() + head, envelope.length), &token);
+  receiver.accept(envelope, as_bytes(words.data() + head, envelope.length), &token);
 }
 
 void Receiver::on_eager(am::Token& token, void* context) {
@@ -68,12 +129,7 @@ void Receiver::on_ready(am::Token& token, void* context) {
 
 // ---- matching
 
-void Receiver::arrive(const Envelope& envelope, Bytes payload, am::Token* token) {
-  if (Posted* const receive = matcher(is_tagged(envelope)).match(envelope.peer, envelope.tag); __builtin_expect(receive != nullptr, 1)) {
-    return deliver(*receive, envelope, payload, token);
-  }
-  store(envelope, payload, token);
-}
+void Receiver::arrive(const Envelope& envelope, Bytes payload, am::Token* token) { accept(envelope, payload, token); }
 
 void Receiver::announce(const Envelope& envelope, am::Token* token) {
   Matcher& engine = matcher(is_tagged(envelope));
@@ -149,25 +205,7 @@ void Receiver::take(Posted& receive, Arrived& message) {
   forget(message);
 }
 
-// ---- delivery
-
-// Reserves the part of the buffer that a message gets, and returns its offset. A receive leaves the engine with its last message.
-size_t Receiver::reserve(Posted& receive, const Envelope& envelope) noexcept {
-  Matcher& engine = matcher(is_tagged(envelope));
-  ++receive.under_way;
-  const size_t offset = receive.used;
-  receive.used += std::min<uint64_t>(envelope.length, receive.buffer.size() - offset);
-  const bool is_last = (receive.flags & FI_MULTI_RECV) == 0 || receive.buffer.size() - receive.used < least_room_;
-  if (is_last && receive.is_posted) engine.remove(receive);
-  return offset;
-}
-
-void Receiver::deliver(Posted& receive, const Envelope& envelope, Bytes payload, am::Token* token) {
-  const size_t offset = reserve(receive, envelope);
-  const size_t length = receive.buffer.write(offset, payload);
-  if (__builtin_expect((envelope.flags & MessageFlags::kAnswer) != 0, 0)) answer_done(envelope, token, 0);
-  complete(receive, envelope, offset, length, 0);
-}
+// ---- bytes that are fetched
 
 void Receiver::fetch(Posted& receive, const Envelope& envelope, am::Token* token) {
   const size_t offset = reserve(receive, envelope);
@@ -196,36 +234,6 @@ void Receiver::fetched(const Fetch& fetch, int error) {
 void Receiver::answer_done(const Envelope& envelope, am::Token* token, int error) {
   if (envelope.peer->is_self) return outgoing_.end(envelope.token, error);
   outbox_.answer(*envelope.peer, token, Handlers::kDone, std::array{envelope.token, static_cast<uint32_t>(error)});
-}
-
-Completion Receiver::completion_of(const Posted& receive, const Envelope& envelope, size_t length) noexcept {
-  const bool tagged = is_tagged(envelope);
-  return {.context = receive.context,
-          .flags = FI_RECV | (tagged ? FI_TAGGED : FI_MSG) | ((envelope.flags & MessageFlags::kData) != 0 ? FI_REMOTE_CQ_DATA : 0),
-          .length = length,
-          .buffer = receive.buffer.address(),
-          .data = envelope.data,
-          .tag = envelope.tag,
-          .source = envelope.peer != nullptr ? peers_.number_of(*envelope.peer) : FI_ADDR_NOTAVAIL};
-}
-
-// Ends the transfer of one message into `length` bytes at `offset` of a receive's buffer.
-void Receiver::complete(Posted& receive, const Envelope& envelope, size_t offset, size_t length, int error) {
-  Completion completion = completion_of(receive, envelope, length);
-  --receive.under_way;
-  const bool ends = !receive.is_posted && receive.under_way == 0;
-  if (__builtin_expect((receive.flags & FI_MULTI_RECV) != 0, 0)) {
-    completion.buffer = static_cast<std::byte*>(receive.buffer.address()) + offset;
-    if (ends) completion.flags |= FI_MULTI_RECV;
-  }
-  if (__builtin_expect(error == 0 && length == envelope.length, 1)) {
-    reports_.succeed(receive.flags, completion);
-  } else {
-    reports_.fail(completion, error != 0 ? error : FI_ETRUNC, static_cast<size_t>(envelope.length) - length);
-  }
-  if (!ends) return;
-  --posted_;
-  receives_.give(receive);
 }
 
 // ---- calls of the program

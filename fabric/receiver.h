@@ -56,6 +56,7 @@ class Receiver final : FetchOwner {
   static void on_ready(am::Token& token, void* receiver);
 
   Matcher& matcher(bool is_tagged) noexcept { return is_tagged ? tagged_ : plain_; }
+  void accept(const Envelope& envelope, Bytes payload, am::Token* token);
   Arrived* add(const Envelope& envelope, bool is_announced, am::Token* token);
   Pace pace_of(const Peer& peer, uint64_t part) const noexcept;
   void store(const Envelope& envelope, Bytes payload, am::Token* token);

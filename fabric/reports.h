@@ -18,7 +18,7 @@ class Reports {
   // Whether an operation with these flags may begin.
   bool has_room(uint64_t flags) const noexcept { return !is_told(flags) || queue->has_room(); }
   // `flags`: of the call. `is_silent`: no queue is told.
-  void succeed(uint64_t flags, const Completion& completion, bool is_silent = false) const noexcept {
+  [[gnu::always_inline]] void succeed(uint64_t flags, const Completion& completion, bool is_silent = false) const noexcept {
     if (__builtin_expect(!is_silent && is_told(flags), 1)) queue->add(completion);
     if (counter != nullptr) counter->add(true);
   }
