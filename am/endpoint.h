@@ -174,6 +174,8 @@ class Endpoint {
   // Runs the handlers of messages that have arrived, about one batch at most, and sends queued packets. Returns the number of messages.
   // Does nothing in a handler.
   uint32_t poll();
+  // Whether a message waits for poll(). It costs less than an empty poll().
+  bool has_message() const noexcept { return endpoint_.has_message(); }
   // Waits until something may have arrived, a handler has run or `timeout` is over; polls for `spin` before it sleeps. Then polls. ready
   // does not mean that a handler ran: perhaps only an acknowledgement came.
   WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever, Nanoseconds spin = unet::Endpoint::kDefaultSpin);

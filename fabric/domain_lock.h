@@ -16,6 +16,7 @@ class DomainLock {
     if (needed_) mutex_.unlock();
   }
 
+  bool is_needed() const noexcept { return needed_; }
   // Another thread will take the lock from now on. Call it with the lock: unlock() then releases the mutex.
   void need() noexcept {
     if (needed_) return;

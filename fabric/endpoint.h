@@ -99,6 +99,8 @@ class Endpoint : public fid_ep {
     if (__builtin_expect(parts_->peers.has_work() || !is_settled(), 0)) settle();
     return arrived;
   }
+  // Whether progress() would find a message.
+  bool has_message() const noexcept { return parts_ != nullptr && messages_->has_message(); }
   // Whether the program has not polled the endpoint since the last call. With a full completion queue it is false: arrivals must wait.
   bool is_left_alone() noexcept;
   // See am::Endpoint::arm().

@@ -17,7 +17,9 @@
 namespace unet::fabric {
 namespace {
 
-constexpr uint32_t kYieldAfter = 512, kYieldEvery = 32;  // empty polls
+constexpr uint32_t kYieldAfter = 256, kYieldEvery = 32;  // empty polls
+constexpr int kLooks = 3;         // for a message, after an empty poll
+constexpr uint64_t kSoon = 1500;  // cycles between two calls of a program that polls in a loop, and does not yield its core meanwhile
 
 int watch(const Descriptor& set, int descriptor) {
   epoll_event event{.events = EPOLLIN, .data = {}};
@@ -54,10 +56,28 @@ void Waiter::remove(Endpoint& endpoint) noexcept {
   ::epoll_ctl(set_.get(), EPOLL_CTL_DEL, endpoint.descriptor(), nullptr);
 }
 
-void Waiter::progress() {
+uint32_t Waiter::poll() {
   uint32_t arrived = 0;
   for (Endpoint* const endpoint : polled()) arrived += endpoint->progress();
+  return arrived;
+}
+
+// Whether a call looks for a message for some more time. A program that polls in a loop then spends less time outside, so that it finds a
+// message sooner. The first empty poll after a message may only be a check for a second one. Other threads may wait for the lock.
+bool Waiter::looks_longer() const noexcept {
+  return empty_ != 0 && cycles() - left_ < kSoon && !polled().empty() && !polled().front()->lock().is_needed();
+}
+
+void Waiter::progress() {
+  uint32_t arrived = poll();
+  if (arrived == 0 && looks_longer()) {
+    for (int i = 0; i < kLooks && arrived == 0; ++i) {
+      spin_pause();
+      if (std::any_of(polled().begin(), polled().end(), [](const Endpoint* each) { return each->has_message(); })) arrived = poll();
+    }
+  }
   empty_ = arrived != 0 ? 0 : empty_ + 1;
+  if (empty_ != 0) left_ = cycles();
   if (__builtin_expect(empty_ >= kYieldAfter && empty_ % kYieldEvery == 0, 0)) ::sched_yield();
 }
 

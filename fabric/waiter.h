@@ -52,12 +52,15 @@ class Waiter {
   void sleep(Nanoseconds limit) const noexcept;
 
  private:
+  uint32_t poll();
+  bool looks_longer() const noexcept;
   const std::vector<Endpoint*>& polled() const noexcept { return all_ != nullptr ? all_->endpoints() : endpoints_; }
 
   std::vector<Endpoint*> endpoints_;
   const Domain* all_ = nullptr;
   uint32_t holders_ = 0;
   uint32_t empty_ = 0;  // polls in a row that found nothing
+  uint64_t left_ = 0;   // cycles() at the end of the last one of these
   const bool has_descriptor_;
   bool armed_ = false;  // a thread may sleep on the descriptor
   Descriptor set_, wakes_, timer_;
