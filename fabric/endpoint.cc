@@ -115,6 +115,7 @@ Endpoint::~Endpoint() {
   const Nanoseconds start = monotonic_now();
   if (parts_ != nullptr && domain_.is_own_process()) {  // a child's copy ends without a word to the peers
     while ((!is_settled() || parts_->outgoing.has_copies()) && monotonic_now() - start < kLinger) progress();
+    parts_->peers.forget_memory();
     messages_->flush(kLinger);
   }
   for (const Reports* const each :
@@ -246,6 +247,7 @@ void Endpoint::settle() {
     parts_->outbox.drop(*lost);
     parts_->sender.fail_all(*lost, FI_ECONNRESET);
   }
+  parts_->incoming.progress();
   parts_->outbox.progress();
   parts_->sender.progress();
   parts_->outgoing.progress();

@@ -99,6 +99,10 @@ class Endpoint : public fid_ep {
     if (__builtin_expect(parts_->peers.has_work() || !is_settled(), 0)) settle();
     return arrived;
   }
+  // The program may free the memory of a region.
+  void close(const MemoryRegion& region) noexcept {
+    if (parts_ != nullptr && domain_.is_own_process()) parts_->incoming.close(region);
+  }
   // Whether progress() would find a message.
   bool has_message() const noexcept { return parts_ != nullptr && messages_->has_message(); }
   // Whether the program has not polled the endpoint since the last call. With a full completion queue it is false: arrivals must wait.
@@ -131,7 +135,9 @@ class Endpoint : public fid_ep {
   ssize_t send_later(Peer& peer, SendCall& call);
   bool has_operations(fi_addr_t with);
   void settle();
-  bool is_settled() const noexcept { return !parts_->outgoing.has_work() && parts_->outbox.empty() && parts_->sender.empty(); }
+  bool is_settled() const noexcept {
+    return !parts_->outgoing.has_work() && !parts_->incoming.has_work() && parts_->outbox.empty() && parts_->sender.empty();
+  }
 
   Domain& domain_;
   std::unique_ptr<am::Endpoint> messages_;

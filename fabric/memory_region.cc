@@ -5,6 +5,7 @@
 
 #include "fabric/counter.h"
 #include "fabric/domain.h"
+#include "fabric/endpoint.h"
 #include "fabric/operations_table.h"
 #include "fabric/provider.h"
 
@@ -19,6 +20,7 @@ int close_region(fid* fid) {
   {
     const Locked held(domain.lock());
     domain.regions().remove(*region);
+    for (Endpoint* const each : domain.endpoints()) each->close(*region);
     if (region->writes() != nullptr) region->writes()->waiter().release();
   }
   delete region;

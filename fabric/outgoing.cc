@@ -11,6 +11,7 @@ Outgoing::Outgoing(am::Endpoint& endpoint, Peers& peers, MemoryRegions& regions)
     : endpoint_(endpoint), peers_(peers), regions_(regions) {
   endpoint_.set_handler(Handlers::kGo, on_go, this);
   endpoint_.set_handler(Handlers::kDone, on_done, this);
+  endpoint_.set_handler(Handlers::kShare, on_share, this);
 }
 
 Outgoing::Operation* Outgoing::begin(Peer& peer, std::span<const iovec> pieces, bool copies, uint32_t& token) {
@@ -87,6 +88,14 @@ void Outgoing::on_done(am::Token& token, void* context) {
   if (token.arguments().size() != 2 || outgoing.find(token, token.argument(0)) == nullptr) return;
   const uint32_t error = token.argument(1);
   outgoing.end(token.argument(0), error <= FI_ERRNO_MAX ? static_cast<int>(error) : FI_EIO);
+}
+
+void Outgoing::on_share(am::Token& token, void* context) {
+  Outgoing& outgoing = *static_cast<Outgoing*>(context);
+  if (token.arguments().size() != 4) return;
+  const Operation* const operation = outgoing.find(token, token.argument(0));
+  if (operation == nullptr || operation->is_active || !operation->buffer.is_one_piece()) return;
+  operation->peer->memory.help(token.argument(1), operation->buffer, token.wide(2));
 }
 
 // ---- pieces

@@ -69,6 +69,7 @@ class Outgoing {
  private:
   static void on_go(am::Token& token, void* outgoing);
   static void on_done(am::Token& token, void* outgoing);
+  static void on_share(am::Token& token, void* outgoing);
   Operation* find(const am::Token& token, uint32_t number) noexcept;
   bool is_there(const Operation& operation) noexcept;
   bool push(uint32_t token, Operation& operation);

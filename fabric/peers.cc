@@ -131,7 +131,7 @@ void Peers::note_path(Peer& peer) {
 
 void Peers::greet(Peer& peer) {
   note_path(peer);
-  const Identity identity = identity_.identity();
+  const Identity identity = identity_.identity(peer.over_wire ? -1 : peer.memory.offer());
   if (endpoint_.request_now(peer.index, Handlers::kHello, as_bytes(&identity, sizeof identity), std::array{kProtocolVersion}) ==
       am::Outcome::sent) {
     set_state(peer, Peer::State::greeting);
@@ -157,7 +157,7 @@ void Peers::on_hello(am::Token& token, void* context) {
     peers.by_source_[token.source()] = &peer;
     peers.accepted_.push_back({&peer, token.source(), greeting.identity, token.source_process()});
   }
-  const Identity identity = peers.identity_.identity();
+  const Identity identity = peers.identity_.identity(-1);
   token.reply_medium(Handlers::kWelcome, as_bytes(&identity, sizeof identity),
                      std::array{kProtocolVersion, static_cast<uint32_t>(answer)});
 }

@@ -45,7 +45,7 @@ struct Peer {
   uint32_t unexpected = 0;               // messages of the peer that we store
   uint64_t early_bytes = 0;              // their bytes
   uint32_t operations = 0;               // under way; FI_FENCE waits for their ends
-  uint32_t transfers = 0;                // in pieces, that the peer has asked for
+  uint32_t transfers = 0;                // long ones, that the peer has asked for
   PeerMemory memory;
 
   void set_pace(Pace to) noexcept {
@@ -84,6 +84,10 @@ class Peers {
     return peer.number;
   }
 
+  // No peer writes to this process any more: the program may free its memory.
+  void forget_memory() noexcept {
+    for (auto& [target, peer] : all_) peer.memory.forget();
+  }
   // The number was removed from the address vector.
   void forget(fi_addr_t number, const std::string& target) noexcept;
 

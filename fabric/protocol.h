@@ -8,11 +8,12 @@
 //   ready        short request    Head, length, address, token, tag, data                       -
 //   go           short            sender's token, receiver's token                              -
 //   piece        medium request   receiver's token, offset                                      bytes
+//   share        short            sender's token, receiver's token, receiver's address            -
 //   done         short            sender's token, error                                         -
 //   pace         short            Pace                                                          -
 //   write        medium request   Head, token, address, key, data                               bytes
 //   write from   short request    Head, token, address, key, data, length, sender's address     -
-//   read         short request    Head, token, address, key, length                             -
+//   read         short request    Head, token, address, key, length, own address (if shared)    -
 //   granted      short reply      token, address                                                -
 //   refused      short reply      token, error                                                  -
 //   atomic       medium request   Head, token, what, count, address, key, data                  operands, compared data
@@ -20,7 +21,9 @@
 // `ready` announces a message that is sent by rendezvous. The receiver reads it from the sender's memory (direct_copy.h), or asks for
 // pieces by `go`; it ends both by `done`. `go` and `done` are replies if the receiver knows its buffer at once, else requests. Words of 64
 // bits have their low half first. A read or an atomic operation is answered by a piece with all bytes, or, if it is long, by the address
-// from which the reader copies them, or by several pieces. Integers are in host byte order: all processors that U-Net knows have the same.
+// from which the reader copies them, or by several pieces. `share` asks the sender to help with a copy (shared_copy.h), and a read
+// does so by its own address. The number of a copy is the token of its reader. Integers are in host byte order: all processors that U-Net
+// knows have the same.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +31,12 @@
 
 namespace unet::fabric {
 
-constexpr uint32_t kProtocolVersion = 2;
+constexpr uint32_t kProtocolVersion = 3;
 
 struct Handlers {
   static constexpr uint8_t kHello = 1, kWelcome = 2, kLine = 3, kEager = 4, kReady = 5, kGo = 6, kPiece = 7, kDone = 8, kPace = 9;
   static constexpr uint8_t kWrite = 10, kWriteFrom = 11, kRead = 12, kGranted = 13, kRefused = 14, kAtomic = 15;
+  static constexpr uint8_t kShare = 16;
 };
 
 // The low byte of a Head; the next byte is the length of a line's bytes.
@@ -67,7 +71,8 @@ struct Identity {
   uint64_t process;
   uint64_t address;
   uint64_t secret[2];
+  int64_t copies;  // hello: a descriptor of the memory in which both claim parts of long copies; -1: there is none
 };
-static_assert(sizeof(Identity) == 32);
+static_assert(sizeof(Identity) == 40);
 
 }  // namespace unet::fabric

@@ -164,7 +164,9 @@ ssize_t RemoteMemory::read(const RemoteCall& call) {
   const auto token = incoming_.expect({.owner = this, .envelope = envelope, .to = std::move(to), .key = call.key,
                                        .in_pieces = !call.peer->memory.is_found(), .context = call.context, .flags = call.flags});
   if (!token) return -FI_EAGAIN;
-  const Words words = read_request(*incoming_.find(call.peer, *token), *token);
+  const Fetch& fetch = *incoming_.find(call.peer, *token);
+  Words words = read_request(fetch, *token);
+  if (incoming_.share(*token, fetch)) words.wide(reinterpret_cast<uintptr_t>(fetch.to.address()));
   const am::Outcome sent = endpoint_.request_now(call.peer->index, Handlers::kRead, {}, words);
   if (sent != am::Outcome::sent) incoming_.drop(*token);
   return outcome(sent);
@@ -173,7 +175,7 @@ ssize_t RemoteMemory::read(const RemoteCall& call) {
 void RemoteMemory::on_read(am::Token& token, void* context) {
   RemoteMemory& memory = *static_cast<RemoteMemory*>(context);
   Peer* const peer = memory.peers_.sender(token);
-  if (peer == nullptr || token.arguments().size() != 8) return;
+  if (peer == nullptr || (token.arguments().size() != 8 && token.arguments().size() != 10)) return;
   const uint32_t fetch = token.argument(1);
   MemoryRegion* region = nullptr;
   const uint64_t key = token.wide(4), length = token.wide(6);
@@ -184,6 +186,8 @@ void RemoteMemory::on_read(am::Token& token, void* context) {
     token.reply_medium(Handlers::kPiece, from, std::array{fetch, 0u, 0u});
   } else if ((token.argument(0) & MessageFlags::kPieces) == 0) {
     token.reply_short(Handlers::kGranted, Words{fetch}.wide(reinterpret_cast<uintptr_t>(from.data())));
+    const Buffer all(from.data(), from.size());
+    if (token.arguments().size() == 10) peer->memory.help(fetch, all, token.wide(8));
   } else {
     if (!memory.outgoing_.begin_read(*peer, {from.data(), from.size()}, *region, fetch)) refuse(token, fetch);
   }
@@ -192,13 +196,18 @@ void RemoteMemory::on_read(am::Token& token, void* context) {
 void RemoteMemory::on_granted(am::Token& token, void* context) {
   RemoteMemory& memory = *static_cast<RemoteMemory*>(context);
   if (token.arguments().size() != 3) return;
-  Peer* const peer = memory.peers_.sender(token);
   const uint32_t own = token.argument(0);
-  Fetch* const fetch = memory.incoming_.find(peer, own);
-  if (fetch == nullptr || memory.incoming_.copy(peer, own, token.wide(1))) return;
-  if (std::exchange(fetch->in_pieces, true)) return memory.incoming_.end(own, FI_EIO);
-  peer->memory.forget();  // the kernel does not allow it any more
-  memory.outbox_.answer(*peer, &token, Handlers::kRead, read_request(*fetch, own));
+  Fetch* const fetch = memory.incoming_.find(memory.peers_.sender(token), own);
+  if (fetch == nullptr || fetch->source != 0) return;
+  memory.incoming_.copy(own, *fetch, token.wide(1), token);
+}
+
+void RemoteMemory::ask_pieces(Fetch& fetch, uint32_t token, am::Token* message) {
+  if (std::exchange(fetch.in_pieces, true)) return incoming_.end(token, FI_EIO);
+  fetch.source = 0;
+  Peer& peer = *fetch.envelope.peer;
+  peer.memory.forget();  // the kernel does not allow it any more
+  outbox_.answer(peer, message, Handlers::kRead, read_request(fetch, token));
 }
 
 void RemoteMemory::on_refused(am::Token& token, void* context) {

@@ -68,6 +68,7 @@ class RemoteMemory final : FetchOwner {
 
   MutableBytes part(uint64_t key, uint64_t address, uint64_t length, uint64_t access, MemoryRegion*& region) noexcept;
   void count_write(const Written& write);
+  void ask_pieces(Fetch& fetch, uint32_t token, am::Token* message) override;
   bool may_write(const Fetch& fetch) noexcept override { return fetch.region == 0 || regions_.find(fetch.key, fetch.region) != nullptr; }
   void fetched(const Fetch& fetch, int error) override;
   ssize_t write_to_self(const RemoteCall& call, size_t length);

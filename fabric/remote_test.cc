@@ -137,6 +137,40 @@ TEST_CASE("a read goes on in pieces when the kernel forbids to read the peer's m
   ::waitpid(child, nullptr, 0);
 }
 
+TEST_CASE("two processes that poll do long copies together") {
+  TestNi ni;
+  constexpr size_t kBytes = 1'000'001;
+  int to_parent[2];
+  REQUIRE(::pipe(to_parent) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    Side side;
+    std::string memory(kBytes, '-'), name = side.name();
+    const Region region(side, memory.data(), memory.size());
+    name.resize(FI_NAME_MAX);
+    must(::write(to_parent[1], name.data(), name.size()) == FI_NAME_MAX, "write");
+    for (;;) fi_cq_read(side.queue, nullptr, 0);
+  }
+  Side side;
+  std::string name(FI_NAME_MAX, '\0');
+  REQUIRE(::read(to_parent[0], name.data(), name.size()) == FI_NAME_MAX);
+  fi_addr_t peer = FI_ADDR_NOTAVAIL;
+  REQUIRE(fi_av_insert(side.vector, name.data(), 1, &peer, 0, nullptr) == 1);
+  fi_cq_tagged_entry entry{};
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const std::string text = text_of(kBytes, seed);
+    std::string back(kBytes, '-');
+    while (fi_write(side.endpoint, text.data(), kBytes, nullptr, peer, 0, 42, nullptr) != 0) {}
+    while (fi_cq_read(side.queue, &entry, 1) != 1) {}
+    while (fi_read(side.endpoint, back.data(), kBytes, nullptr, peer, 0, 42, nullptr) != 0) {}
+    while (fi_cq_read(side.queue, &entry, 1) != 1) {}
+    REQUIRE(back == text);
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
 TEST_CASE("a call with FI_FENCE waits for the ends of those before it") {
   Pair pair;
   std::string memory(100'000, '-'), back(100'000, '?');

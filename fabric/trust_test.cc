@@ -1,14 +1,21 @@
 // trust_test.cc - a peer that lies in each word that it can write.
 #include <rdma/fi_rma.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
 
+#include <atomic>
+#include <thread>
+
 #include "am/endpoint.h"
 #include "fabric/peers.h"
 #include "fabric/protocol.h"
+#include "fabric/slots.h"
 #include "fabric/test_side.h"
+#include "unet/base/keyed_random.h"
 #include "unet/context.h"
 
 using namespace unet;
@@ -44,10 +51,23 @@ struct Liar {
     settle();
   }
   void greet(uint32_t version = kProtocolVersion, uint64_t process = 0) {
-    greet(version, {.process = process, .address = 1, .secret = {}});
+    greet(version, {.process = process, .address = 1, .secret = {}, .copies = -1});
   }
   void greet(uint32_t version, const Identity& identity) {
     say(Handlers::kHello, {version}, {reinterpret_cast<const char*>(&identity), sizeof identity});
+  }
+  // Says hello as this process, so that bytes are copied from it. `copies`: see Identity.
+  void greet_as_self(int64_t copies) {
+    static constexpr uint64_t kSecret[2] = {12, 34};
+    greet(kProtocolVersion, {.process = static_cast<uint64_t>(::getpid()), .address = reinterpret_cast<uintptr_t>(kSecret),
+                             .secret = {kSecret[0], kSecret[1]}, .copies = copies});
+  }
+  // Its number in the address vector of the side.
+  fi_addr_t number() {
+    fi_addr_t number = FI_ADDR_NOTAVAIL;
+    const std::string name = "unet://" + std::string(side.info->domain_attr->name) + "/liar";
+    must(fi_av_insert(side.vector, name.c_str(), 1, &number, 0, nullptr) == 1, "fi_av_insert");
+    return number;
   }
   bool has_completion() {
     fi_cq_tagged_entry entry{};
@@ -57,7 +77,22 @@ struct Liar {
   Context context = *Context::open();
   Side side;
   std::unique_ptr<am::Endpoint> endpoint;
-  std::array<std::vector<std::vector<uint32_t>>, 16> heard;
+  std::array<std::vector<std::vector<uint32_t>>, Handlers::kShare + 1> heard;
+};
+
+// Memory for claims, which the liar offers to the side.
+struct Claims {
+  Claims() : memory(::memfd_create("claims", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+    must(::ftruncate(memory.get(), 2 * SharedCopy::kSlots * sizeof(SharedCopy)) == 0, "ftruncate");
+    must(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0, "fcntl");
+    mapping = std::move(*Mapping::map(memory.get(), 2 * SharedCopy::kSlots * sizeof(SharedCopy)));
+  }
+  // The copy of the side that has a token.
+  SharedCopy& of(uint32_t token) {
+    return reinterpret_cast<SharedCopy*>(mapping.data())[SharedCopy::kSlots + token % Slots<int>::kMost];
+  }
+  Descriptor memory;
+  Mapping mapping;
 };
 
 }  // namespace
@@ -123,7 +158,7 @@ TEST_CASE("a process that the network interface does not know the peer by is nev
   {
     Liar liar;
     liar.greet(kProtocolVersion, {.process = static_cast<uint64_t>(other), .address = reinterpret_cast<uintptr_t>(kSecret),
-                                  .secret = {kSecret[0], kSecret[1]}});
+                                  .secret = {kSecret[0], kSecret[1]}, .copies = -1});
     char bytes[16] = {};
     REQUIRE(fi_trecv(liar.side.endpoint, bytes, sizeof bytes, nullptr, FI_ADDR_UNSPEC, 0, ~uint64_t{0}, nullptr) == 0);
     const uint64_t there = reinterpret_cast<uintptr_t>(kSecret);
@@ -135,16 +170,9 @@ TEST_CASE("a process that the network interface does not know the peer by is nev
 }
 
 TEST_CASE("a read that cannot be copied from the peer's memory is asked for in pieces, once") {
-  static constexpr uint64_t kSecret[2] = {12, 34};
   Liar liar;
-  const fi_addr_t to = [&] {
-    fi_addr_t number = FI_ADDR_NOTAVAIL;
-    const std::string name = "unet://" + std::string(liar.side.info->domain_attr->name) + "/liar";
-    must(fi_av_insert(liar.side.vector, name.c_str(), 1, &number, 0, nullptr) == 1, "fi_av_insert");
-    return number;
-  }();
-  liar.greet(kProtocolVersion, {.process = static_cast<uint64_t>(::getpid()), .address = reinterpret_cast<uintptr_t>(kSecret),
-                                .secret = {kSecret[0], kSecret[1]}});
+  const fi_addr_t to = liar.number();
+  liar.greet_as_self(-1);
   std::string bytes(20'000, '-');
   REQUIRE(fi_read(liar.side.endpoint, bytes.data(), bytes.size(), nullptr, to, 5, 42, nullptr) == 0);
   liar.settle();
@@ -166,6 +194,135 @@ TEST_CASE("a read that cannot be copied from the peer's memory is asked for in p
     fi_cq_err_entry error{};
     REQUIRE(fi_cq_readerr(liar.side.queue, &error, 0) == 1);
     REQUIRE(error.err == FI_EIO);
+  }
+}
+
+TEST_CASE("memory for claims that is not sealed, or no memory, is not mapped") {
+  Liar liar;
+  const fi_addr_t to = liar.number();
+  const Descriptor open(::memfd_create("claims", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  REQUIRE(::ftruncate(open.get(), 1 << 16) == 0);
+  liar.greet_as_self(GENERATE_REF(int64_t{open.get()}, int64_t{0}, int64_t{1} << 40));
+  std::string bytes(1'000'000, '-');
+  REQUIRE(fi_read(liar.side.endpoint, bytes.data(), bytes.size(), nullptr, to, 5, 42, nullptr) == 0);
+  liar.settle();
+  REQUIRE(liar.heard[Handlers::kRead].back().size() == 8);  // asks for no help
+}
+
+TEST_CASE("a read waits for the chunk that its peer has claimed, and only that") {
+  Liar liar;
+  Claims claims;
+  const fi_addr_t to = liar.number();
+  liar.greet_as_self(claims.memory.get());
+  const std::string text(1'000'000, 't');
+  const size_t rest = text.size() - (SharedCopy::chunks_of(text.size()) - 1) * SharedCopy::chunk_bytes(text.size());
+  std::string bytes(text.size(), '-');
+  REQUIRE(fi_read(liar.side.endpoint, bytes.data(), bytes.size(), nullptr, to, 5, 42, nullptr) == 0);
+  liar.settle();
+  REQUIRE(liar.heard[Handlers::kRead].back().size() == 10);
+  const uint32_t token = liar.heard[Handlers::kRead].back()[1];
+  SharedCopy& copy = claims.of(token);
+  REQUIRE(copy.claim_back(token, 0, SharedCopy::chunks_of(text.size())));
+  const uint64_t here = reinterpret_cast<uintptr_t>(text.data());
+  liar.say(Handlers::kGranted, {token, static_cast<uint32_t>(here), static_cast<uint32_t>(here >> 32)});
+  REQUIRE_FALSE(liar.has_completion());
+  REQUIRE(bytes == std::string(text.size() - rest, 't') + std::string(rest, '-'));
+  SECTION("it says that it has written") {
+    copy.set_written(9, false);
+    REQUIRE(liar.has_completion());
+    REQUIRE(bytes == std::string(text.size() - rest, 't') + std::string(rest, '-'));  // its own bytes are missing
+  }
+  SECTION("it cannot write") {
+    copy.set_written(0, true);
+    REQUIRE(liar.has_completion());
+    REQUIRE(bytes == text);
+  }
+  SECTION("it forgets the copy") {
+    copy.begin(token + 1);
+    REQUIRE(liar.has_completion());
+    REQUIRE(bytes == text);
+  }
+  SECTION("it closes its endpoint") {
+    liar.endpoint.reset();
+    fi_cq_err_entry error{};
+    while (fi_cq_readerr(liar.side.queue, &error, 0) != 1) fi_cq_read(liar.side.queue, nullptr, 0);
+    REQUIRE(error.err == FI_ECONNRESET);
+    REQUIRE_FALSE(copy.claim_back(token, 1, 100));
+  }
+}
+
+TEST_CASE("a region is closed although a peer has claimed a part of it") {
+  Liar liar;
+  Claims claims;
+  liar.greet_as_self(claims.memory.get());
+  const std::string text(1'000'000, 't');
+  std::string memory(text.size(), '-');
+  const uint64_t here = reinterpret_cast<uintptr_t>(text.data());
+  fid_mr* region = nullptr;
+  REQUIRE(fi_mr_reg(liar.side.domain, memory.data(), memory.size(), FI_REMOTE_WRITE, 0, 42, 0, &region, nullptr) == 0);
+  // A thread claims a chunk while the side copies; that may be too late a few times.
+  for (bool claimed = false; !claimed;) {
+    const auto written = liar.heard[Handlers::kShare].size();
+    std::atomic<bool> over = false;
+    std::thread claimer([&] {
+      const uint32_t token = static_cast<uint32_t>(written) << Slots<int>::kNumberBits;
+      while (!claimed && !over) claimed = claims.of(token).claim_back(token, 0, SharedCopy::chunks_of(text.size()));
+    });
+    const auto length = static_cast<uint32_t>(text.size());
+    liar.say(Handlers::kWriteFrom,
+             {0, 9, 0, 0, 42, 0, 0, 0, length, 0, static_cast<uint32_t>(here), static_cast<uint32_t>(here >> 32)});
+    over = true;
+    claimer.join();
+    REQUIRE(liar.heard[Handlers::kShare].size() == written + 1);
+  }
+  REQUIRE((liar.heard[Handlers::kDone].empty() || liar.heard[Handlers::kDone].back() == std::vector<uint32_t>{9, 0}));
+  const Nanoseconds start = monotonic_now();
+  REQUIRE(fi_close(&region->fid) == 0);
+  REQUIRE(monotonic_now() - start < 2 * kSecond);
+  liar.settle();
+  REQUIRE(liar.heard[Handlers::kDone].back() == std::vector<uint32_t>{9, FI_EKEYREJECTED});
+}
+
+TEST_CASE("claims that are forged at any time spoil only messages of their writer") {
+  Liar liar;
+  Claims claims;
+  liar.greet_as_self(claims.memory.get());
+  constexpr size_t kBytes = 300'000, kAround = 10'000;
+  const std::string text(kBytes, 't');
+  const uint64_t here = reinterpret_cast<uintptr_t>(text.data());
+  Side honest;
+  const fi_addr_t to = honest.know(liar.side);
+  std::atomic<bool> over = false;
+  std::thread forger([&] {
+    KeyedRandom random(1);
+    while (!over) {
+      SharedCopy& copy = claims.of(static_cast<uint32_t>(random.next() % 8));
+      const auto number = static_cast<uint32_t>(random.next() % 8 | random.next() % 4 << Slots<int>::kNumberBits);
+      if (random.next() % 4 == 0) copy.begin(number);
+      copy.claim_back(number, random.next() % 4, 100);
+      copy.set_written(static_cast<uint32_t>(random.next() % 8), random.next() % 2 == 0);
+    }
+  });
+  std::vector<std::string> all(100, std::string(kBytes + 2 * kAround, '-'));
+  for (uint32_t i = 0; i < all.size(); ++i) {
+    REQUIRE(fi_trecv(liar.side.endpoint, all[i].data() + kAround, kBytes, nullptr, FI_ADDR_UNSPEC, 7, 0, nullptr) == 0);
+    liar.say(Handlers::kReady, {kTagged, kBytes, 0, static_cast<uint32_t>(here), static_cast<uint32_t>(here >> 32), i, 7, 0, 0, 0});
+    std::string got(kBytes, '-');
+    REQUIRE(fi_trecv(liar.side.endpoint, got.data(), kBytes, nullptr, FI_ADDR_UNSPEC, 8, 0, &got) == 0);
+    const std::string sent(kBytes, static_cast<char>('a' + i % 26));
+    while (fi_tsend(honest.endpoint, sent.data(), kBytes, nullptr, to, 8, nullptr) != 0) liar.poll();
+    fi_cq_tagged_entry entry{};
+    do {
+      fi_cq_read(honest.queue, nullptr, 0);
+      liar.endpoint->poll();
+    } while (fi_cq_read(liar.side.queue, &entry, 1) != 1 || entry.op_context != &got);
+    REQUIRE(got == sent);
+  }
+  over = true;
+  forger.join();
+  for (const std::string& each : all) {
+    REQUIRE(each.substr(0, kAround) == std::string(kAround, '-'));
+    REQUIRE(each.substr(kAround + kBytes) == std::string(kAround, '-'));
   }
 }
 
