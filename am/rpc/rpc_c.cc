@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,6 +109,17 @@ int answer_once(unet_rpc_request* request, const auto& answer) noexcept {
   if (of(request).answered()) return failed(Errc::invalid_argument, "the call is answered or deferred");
   no_throw([&] { answer(of(request)); });
   return 0;
+}
+
+// Arms a client or a server for an event loop of the program.
+int arm(auto& side, int* descriptor, int64_t* limit_ns) noexcept {
+  Nanoseconds limit = Endpoint::kForever;
+  const std::optional<int> armed = no_throw([&] { return side.arm(limit); });
+  if (!armed) return 0;
+  if (*armed < 0) return failed(Errc::disconnected, "the network interface is gone");
+  *descriptor = *armed;
+  *limit_ns = limit == Endpoint::kForever ? UNET_FOREVER : static_cast<int64_t>(limit);
+  return 1;
 }
 
 template <typename Value>
@@ -257,6 +269,8 @@ int unet_rpc_wait(unet_rpc_client* client, int64_t timeout_ns) {
   return to_c(no_throw([&] { return client->client->wait(to_timeout(timeout_ns)); }));
 }
 
+int unet_rpc_arm(unet_rpc_client* client, int* descriptor, int64_t* limit_ns) { return arm(*client->client, descriptor, limit_ns); }
+
 // ---- servers
 
 int unet_rpc_server_create(unet_context* context, const char* name, const unet_rpc_server_options* options, unet_rpc_server** server) {
@@ -326,6 +340,10 @@ unsigned unet_rpc_server_poll(unet_rpc_server* server) {
 
 int unet_rpc_server_wait(unet_rpc_server* server, int64_t timeout_ns) {
   return to_c(no_throw([&] { return server->server->wait(to_timeout(timeout_ns)); }));
+}
+
+int unet_rpc_server_arm(unet_rpc_server* server, int* descriptor, int64_t* limit_ns) {
+  return arm(*server->server, descriptor, limit_ns);
 }
 
 // ---- functions of a procedure

@@ -1,4 +1,5 @@
 // rpc_c.c - a program in C that calls every function of unet/rpc.h, over the NI that UNET_NI names; exit status 0 on success.
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -279,6 +280,32 @@ static void check_pending(void) {
   unet_rpc_release(binding);
 }
 
+// Runs a call by poll(2), as an event loop would.
+static void check_event_loop(void) {
+  unet_rpc_binding *binding = import();
+  unet_rpc_pending *one;
+  int descriptor = -1;
+  int64_t limit = 0;
+  REQUIRE(unet_rpc_pending_create(&one) == 0);
+  REQUIRE(unet_rpc_start(binding, one, NOTHING, NULL, 0) == 0);
+  while (!unet_rpc_is_done(one)) {
+    const int armed = unet_rpc_arm(client, &descriptor, &limit);
+    REQUIRE(armed == 0 || armed == 1);
+    if (armed == 1) {
+      struct pollfd ready = {.fd = descriptor, .events = POLLIN, .revents = 0};
+      REQUIRE(poll(&ready, 1, limit < 0 ? -1 : (int)(limit / 1000000) + 1) >= 0);
+    }
+    unet_rpc_poll(client);
+  }
+  REQUIRE(unet_rpc_status(one) == UNET_RPC_OK);
+  unet_rpc_pending_destroy(one);
+  end();
+  while (unet_rpc_server_arm(server, &descriptor, &limit) == 0) unet_rpc_server_poll(server);
+  REQUIRE(descriptor >= 0 && limit > 0);  // its threads wake no descriptor
+  start();
+  unet_rpc_release(binding);
+}
+
 static void check_deadlines(void) {
   unet_rpc_binding *binding = import();
   int64_t left = 0;
@@ -351,6 +378,7 @@ int main(void) {
   check_calls();
   check_sizes();
   check_pending();
+  check_event_loop();
   check_deadlines();
   check_refusals();
   check_end();

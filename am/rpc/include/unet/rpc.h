@@ -148,6 +148,11 @@ unsigned unet_rpc_poll(unet_rpc_client *client);
 // UNET_EINTERRUPTED or UNET_EDISCONNECTED.
 int unet_rpc_wait(unet_rpc_client *client, int64_t timeout_ns);
 
+// For an event loop. Returns 0 if there is work already: poll, then arm again. Returns 1 if *descriptor becomes readable when there may be
+// work. Poll then, and in any case after *limit_ns (negative: no limit). The client owns the descriptor, and each call may return another
+// one; never read from it. Returns UNET_EDISCONNECTED if there is none, since the network interface is gone.
+int unet_rpc_arm(unet_rpc_client *client, int *descriptor, int64_t *limit_ns);
+
 // ---- set-up: servers
 
 // A process that asks for a binding. The strings are valid during the question.
@@ -196,6 +201,9 @@ unsigned unet_rpc_revoke_caller(unet_rpc_server *server, uint64_t caller);
 // As unet_rpc_poll() and unet_rpc_wait(): procedures run in these.
 unsigned unet_rpc_server_poll(unet_rpc_server *server);
 int unet_rpc_server_wait(unet_rpc_server *server, int64_t timeout_ns);
+
+// As unet_rpc_arm().
+int unet_rpc_server_arm(unet_rpc_server *server, int *descriptor, int64_t *limit_ns);
 
 // ---- functions of a procedure. A procedure that neither answers nor defers fails with number 0.
 
