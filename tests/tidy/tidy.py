@@ -47,6 +47,7 @@ INCLUDE_TABLE = [
     ("am/rpc",           ["unet", "am/*.h", "am/rpc/fiber"]),
     ("am",               ["unet"]),
     ("fabric",           ["unet", "am/*.h"]),
+    ("python/unet",      ["unet"]),
     ("apps/examples",    ["unet", "ipstack", "am"]),
     ("apps",             ["unet", "ipstack", "ni", "drivers", "am"]),
     ("tests",            ["unet", "ipstack", "ni", "drivers", "am", "fabric", "apps"]),
