@@ -1,4 +1,4 @@
-# build_ffi.py - writes the C source of an extension module, `unet._unet`; the build runs it.
+# build_ffi.py - writes the C source of an extension module, `unet._unet` or `unet._splitc`; the build runs it.
 #
 #   build_ffi.py MODULE OUTPUT HEADER...
 #
@@ -27,6 +27,12 @@ extern "Python" {
   void unet_py_rpc_ended(unet_rpc_pending *, void *);
 }
 """),
+    "_splitc": ("""
+#define SPLITC_PREFIXED_NAMES
+#include <am/splitc/split_c.h>
+""", """
+extern "Python" int unet_py_splitc_program(int, char **);
+"""),
 }
 
 
@@ -35,7 +41,7 @@ def declarations(path: str) -> str:
     with open(path, encoding="utf-8") as file:
         text = file.read().partition("// ---- old names")[0]  # a partition that finds nothing returns the whole text
     text = re.sub(r"^#(include|pragma).*", "", text, flags=re.MULTILINE)
-    command = [*shlex.split(os.environ.get("CC", "cc")), "-E", "-P", "-x", "c", "-"]
+    command = [*shlex.split(os.environ.get("CC", "cc")), "-E", "-P", "-DSPLITC_PREFIXED_NAMES", "-x", "c", "-"]
     text = subprocess.run(command, input=text, text=True, stdout=subprocess.PIPE, check=True).stdout
     return re.sub(r"^static (?:inline )?([^;{]*?) \{.*?^\}", r"\1;", text, flags=re.MULTILINE | re.DOTALL)  # bodies of guarded.h
 

@@ -1,0 +1,7 @@
+# _splitc.pyi - the extension module that build_ffi.py and the C compiler make.
+from typing import Any
+
+from ._unet import FFI
+
+ffi: FFI
+lib: Any
