@@ -8,7 +8,7 @@ import tempfile
 PROGRAM = """
 import numpy
 import unet
-from unet import aio, am, rpc, splitc
+from unet import aio, am, rpc, splitc, tools
 
 def echo(endpoint: unet.Endpoint) -> bytes:
     received = endpoint.receive_bytes(1.0)
