@@ -5,19 +5,7 @@
 
 namespace unet {
 
-namespace {
-
-Nanoseconds read_clock(clockid_t clock) noexcept {
-  timespec time{};
-  clock_gettime(clock, &time);
-  return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);
-}
-
-}  // namespace
-
 Nanoseconds monotonic_now() noexcept { return read_clock(CLOCK_MONOTONIC); }
-
-Nanoseconds thread_now() noexcept { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
 Nanoseconds wall_now() noexcept { return read_clock(CLOCK_REALTIME); }
 
