@@ -7,6 +7,7 @@
 
 #include "apps/standard_descriptors.h"
 #include "apps/unetctl/capture.h"
+#include "apps/unetctl/doctor.h"
 #include "apps/unetctl/interface.h"
 #include "apps/unetctl/options.h"
 #include "apps/unetctl/sockets.h"
@@ -100,6 +101,8 @@ Status run(const Options& options) {
       return look(options);
     case Options::Command::sockets:
       return print_sockets(options);
+    case Options::Command::doctor:
+      return print(show_findings(examine({.socket = options.socket}), options.as_json));
     case Options::Command::policy_reload:
       if (Status status = reload_policy(options.socket); !status) return status;
       return print("the policy was read again\n");

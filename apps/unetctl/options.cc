@@ -98,6 +98,14 @@ void add_sockets(CLI::App& app, Options& options) {
   ss->callback([&options] { options.command = Options::Command::sockets; });
 }
 
+void add_doctor(CLI::App& app, Options& options) {
+  CLI::App* doctor = app.add_subcommand("doctor", "what this machine lacks or slows down, and what mends it")->group("Commands that show");
+  doctor->add_flag("--json", options.as_json, "print JSON");
+  doctor->footer("Run it as the user of unetd, or as root. Not every check matters for every use: an application without a PCI\n"
+                 "device needs no vfio, and only polling processes need cores of their own. The exit status is 0.");
+  doctor->callback([&options] { options.command = Options::Command::doctor; });
+}
+
 void add_policy(CLI::App& app, Options& options) {
   CLI::App* policy = app.add_subcommand("policy", "rights and quotas of users: reload")->group("Commands that change (root and the owner)");
   policy->require_subcommand(1);
@@ -195,6 +203,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   add_top(app, given, options);
   add_stats(app, options);
   add_sockets(app, options);
+  add_doctor(app, options);
   add_capture(app, options);
   add_policy(app, options);
   add_drain(app, options);

@@ -24,10 +24,11 @@ struct DrainOptions {
 };
 
 struct Options {
-  enum class Command { show, top, stats, sockets, policy_reload, drain, capture_start, capture_stop, upgrade } command = Command::show;
+  enum class Command { show, top, stats, sockets, doctor, policy_reload, drain, capture_start, capture_stop, upgrade };
+  Command command = Command::show;
   std::string socket;
   std::string view;      // show: one of view_names(), or "all"
-  bool as_json = false;  // show
+  bool as_json = false;  // show, doctor
   double watch = 0;      // show: seconds between; 0: once
   TopOptions top;
   SocketsOptions sockets;
