@@ -3,6 +3,7 @@ import argparse
 import re
 
 from failure import Usage
+import option_table
 import state as states
 import wires
 from version import VERSION
@@ -100,6 +101,7 @@ def parser():
     top = Parser(prog="testbed", description=DESCRIPTION, epilog=EPILOG, allow_abbrev=False,
                  formatter_class=argparse.RawDescriptionHelpFormatter)
     top.add_argument("--version", action="version", version=f"testbed {VERSION}", help="print the release")
+    top.add_argument("--option-table", action=option_table.Print)
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     add_up(commands)
     execute = add_command(commands, "exec", "run a program on a host, or on all", EXEC)

@@ -2,6 +2,7 @@
 import argparse
 
 from failure import Usage
+import option_table
 import version
 
 REPORT = """Measures this machine and writes a page: DIRECTORY/index.html, which needs nothing else, report.json with all figures, and each
@@ -19,6 +20,7 @@ class Parser(argparse.ArgumentParser):
 def parse(arguments):
     """The options, with the command in `command`."""
     parser = Parser(prog="unet-bench", add_help=False, allow_abbrev=False)
+    parser.add_argument("--option-table", action=option_table.Print)
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
     report = commands.add_parser("report", description=REPORT, allow_abbrev=False)
     report.add_argument("--quick", action="store_true", help="three minutes instead of half an hour: fewer paths, sizes and rounds")
