@@ -18,11 +18,11 @@ namespace {
 constexpr int kFailure = 1, kCannotRun = 126, kNotFound = 127;
 constexpr const char* kLibrary = "libunet_sockets.so";
 
-// The library is beside this program in a build directory, or in the installed place.
+// The library is in the same build directory as this program, or in the same installation, wherever that was moved to.
 std::string find_library() {
   std::error_code ignored;
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  const std::filesystem::path installed = UNET_SOCKETS_LIBRARY_DIR;
+  const std::filesystem::path installed = here / ".." / UNET_SOCKETS_LIBRARY_DIR;
   for (const std::filesystem::path& each : {here / "../../ipstack/preload" / kLibrary, installed / kLibrary}) {
     if (std::filesystem::exists(each, ignored)) return std::filesystem::canonical(each, ignored).string();
   }
