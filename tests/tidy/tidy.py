@@ -181,12 +181,12 @@ def find_includes(text):
 
 
 def read_tree(root):
-    """Every text file of the project, without build directories and hidden ones."""
+    """Every text file of the project, without hidden directories and those that builds make."""
     sources = []
     for directory, subdirectories, names in os.walk(root):
-        top = Path(directory) == root
+        made = ("build", "obj-") if Path(directory) == root else "" if Path(directory) == root / "debian" else ()
         subdirectories[:] = sorted(name for name in subdirectories
-                                   if name != "__pycache__" and not (top and name.startswith("build"))
+                                   if name != "__pycache__" and not name.startswith(made)
                                    and (not name.startswith(".") or name == ".ci"))
         for name in sorted(names):
             path = (Path(directory) / name).relative_to(root)
