@@ -263,9 +263,10 @@ TEST_CASE("a region is closed although a peer has claimed a part of it") {
   // A thread claims a chunk while the side copies; that may be too late a few times.
   for (bool claimed = false; !claimed;) {
     const auto written = liar.heard[Handlers::kShare].size();
+    const uint32_t token = static_cast<uint32_t>(written) << Slots<int>::kNumberBits;
+    claims.of(token).begin(token + 1);  // new memory has the number of the first copy, which must not be claimed before it begins
     std::atomic<bool> over = false;
     std::thread claimer([&] {
-      const uint32_t token = static_cast<uint32_t>(written) << Slots<int>::kNumberBits;
       while (!claimed && !over) claimed = claims.of(token).claim_back(token, 0, SharedCopy::chunks_of(text.size()));
     });
     const auto length = static_cast<uint32_t>(text.size());
