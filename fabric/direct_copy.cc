@@ -37,6 +37,7 @@ Identity OwnIdentity::identity(int64_t copies) const noexcept {
 
 int64_t PeerMemory::offer() noexcept {
   claims_ = {};
+  if (is_too_slow_) return -1;
   memory_ = Descriptor(::memfd_create("unet-fi", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   is_offered_ = true;
   if (!memory_.valid() || ::ftruncate(memory_.get(), kClaimsBytes) != 0) return -1;
@@ -53,7 +54,7 @@ void PeerMemory::find(const Identity& identity, int process) noexcept {
   claims_ = {};
   memory_.reset();
   is_offered_ = false;
-  if (!found_ || !handle.valid()) return;
+  if (!found_ || is_too_slow_ || !handle.valid()) return;
   const Descriptor memory(static_cast<int>(::syscall(SYS_pidfd_getfd, handle.get(), identity.copies, 0)));
   if (auto mapped = Mapping::map(memory.get(), kClaimsBytes)) claims_ = std::move(*mapped);
 }
@@ -108,6 +109,8 @@ bool PeerMemory::share(uint32_t number) noexcept {
 }
 
 Copied PeerMemory::read_shared(uint32_t number, const Buffer& to, uint64_t address, uint64_t length, uint32_t& front) noexcept {
+  if (!found_) return Copied::none;
+  if (!can_share(length) || !to.is_one_piece() || to.size() < length) return read(to, address, length) ? Copied::all : Copied::none;
   const uint64_t bytes = SharedCopy::chunk_bytes(length);
   const uint32_t chunks = SharedCopy::chunks_of(length);
   const auto read_chunks = [&](uint32_t first, uint32_t end) {
@@ -115,7 +118,6 @@ Copied PeerMemory::read_shared(uint32_t number, const Buffer& to, uint64_t addre
     return read(to.part(at, part), address + at, part);
   };
   uint32_t written = 0;
-  if (!found_) return Copied::none;
   if (SharedCopy* const shared = copy(number, true); shared != nullptr && shared->is_begun(number)) {
     for (; shared->claim_front(number, front, chunks); ++front) {
       if (read_chunks(front, front + 1)) continue;
@@ -137,7 +139,10 @@ void PeerMemory::stop() noexcept {
   uint32_t written = 0;
   for (const SharedCopy& each : copies) {
     while (!each.is_written(written) && is_alive()) {
-      if (monotonic_now() - start > kPatience) return void(claims_ = {});  // no later call waits again
+      if (monotonic_now() - start > kPatience) {
+        is_too_slow_ = true;
+        return void(claims_ = {});
+      }
       ::sched_yield();
     }
   }

@@ -55,10 +55,11 @@ class PeerMemory {
   }
   // Lets the peer help with the copy of such a number. False: too many are under way.
   bool share(uint32_t number) noexcept;
-  // Goes on with a copy to `to`, which is in one piece, whether or not the peer helps. `front`: how many chunks this process has read.
+  // Goes on with a copy of min(to.size(), length) bytes, which is done at once if the peer cannot help. `front`: how many chunks this
+  // process has read.
   Copied read_shared(uint32_t number, const Buffer& to, uint64_t address, uint64_t length, uint32_t& front) noexcept;
-  // The peer does not help any more with the copies under way, which this process ends alone. It writes no more, unless it takes more than
-  // a moment for one chunk.
+  // The peer does not help any more with the copies under way, which this process ends alone. A peer that was stopped for more than 250 ms
+  // after a claim writes that chunk later, into memory that the program may have freed by then.
   void stop() noexcept;
   // Helps with a copy of the peer, to `address` there.
   void help(uint32_t number, const Buffer& from, uint64_t address) noexcept;
@@ -70,6 +71,7 @@ class PeerMemory {
   Identity identity_{};
   bool found_ = false;
   bool is_offered_ = false;  // this process has made the memory of claims, and not the peer
+  bool is_too_slow_ = false;  // it took longer than stop() waits, and helps no more
   Descriptor memory_;        // then for the peer to find it
   Mapping claims_;           // SharedCopy[kSlots] of the process that has made it, and as many of the other one
 };

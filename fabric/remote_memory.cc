@@ -198,8 +198,9 @@ void RemoteMemory::on_granted(am::Token& token, void* context) {
   if (token.arguments().size() != 3) return;
   const uint32_t own = token.argument(0);
   Fetch* const fetch = memory.incoming_.find(memory.peers_.sender(token), own);
-  if (fetch == nullptr || fetch->source != 0) return;
-  memory.incoming_.copy(own, *fetch, token.wide(1), token);
+  const uint64_t address = token.wide(1);
+  if (fetch == nullptr || fetch->is_answered || fetch->source != 0 || address == 0) return;
+  memory.incoming_.copy(own, *fetch, address, token);
 }
 
 void RemoteMemory::ask_pieces(Fetch& fetch, uint32_t token, am::Token* message) {

@@ -1,8 +1,8 @@
 // shared_copy.h - a long copy that two processes of one host do together: one from the front, the other from the back; used by PeerMemory.
 //
 // The process that gets the bytes, the reader, begins the copy and reads chunks from the front. The other one, the helper, writes chunks
-// from the back when it polls. Each chunk has one of them: both claim by one word. A helper that does not poll claims nothing. The copy
-// ends when the helper has written the chunks that it has claimed.
+// from the back when it polls. One word counts the chunks that each side has claimed, so no chunk has two owners. A helper that does not
+// poll claims nothing. The copy ends when the helper has written the chunks that it has claimed.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace unet::fabric {
 
-// A side can write anything here. The other one therefore believes its own count of chunks, and no call loops.
+// A side can write anything here. So each side passes its own counts, and no call loops without a bound.
 class alignas(64) SharedCopy {
  public:
   static constexpr uint32_t kSlots = 64;  // copies of one reader at a time

@@ -17,7 +17,7 @@ inline void copy_words(void* to, const void* from, size_t bytes) noexcept {
   }
 }
 
-// Stores one word: compilers join no such store with others, nor the loads before them.
+// Stores one word by itself. Compilers would copy two words as one vector, and its load would wait for two earlier stores.
 template <typename Word>
 void put_word(Word& to, Word value) noexcept {
   static_assert(sizeof(Word) == 8);
