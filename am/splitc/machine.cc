@@ -48,26 +48,30 @@ const std::vector<Machine>& machines() {
 
 struct Parameter {
   const char* name;
+  bool is_time;
+  double most;
   void (*set)(Machine& machine, double value);
 };
+constexpr double kMost = 1e15;
 constexpr std::array kParameters{
-    Parameter{"send", [](Machine& machine, double value) { machine.send = static_cast<Nanoseconds>(value); }},
-    Parameter{"receive", [](Machine& machine, double value) { machine.receive = static_cast<Nanoseconds>(value); }},
-    Parameter{"latency", [](Machine& machine, double value) { machine.latency = static_cast<Nanoseconds>(value); }},
-    Parameter{"gap", [](Machine& machine, double value) { machine.gap = static_cast<Nanoseconds>(value); }},
-    Parameter{"rate", [](Machine& machine, double value) { machine.bytes_per_second = value; }},
-    Parameter{"slowness", [](Machine& machine, double value) { machine.slowness = value; }},
+    Parameter{"send", true, kMost, [](Machine& machine, double value) { machine.send = static_cast<Nanoseconds>(value); }},
+    Parameter{"receive", true, kMost, [](Machine& machine, double value) { machine.receive = static_cast<Nanoseconds>(value); }},
+    Parameter{"latency", true, kMost, [](Machine& machine, double value) { machine.latency = static_cast<Nanoseconds>(value); }},
+    Parameter{"gap", true, kMost, [](Machine& machine, double value) { machine.gap = static_cast<Nanoseconds>(value); }},
+    Parameter{"rate", false, kMost, [](Machine& machine, double value) { machine.bytes_per_second = value; }},
+    Parameter{"slowness", false, 1e6, [](Machine& machine, double value) { machine.slowness = value; }},
 };
 
 // "10us" is 10,000.
-std::optional<double> parse_number(std::string_view text) {
+std::optional<double> parse_number(const Parameter& parameter, std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || !(value >= 0 && value < 1e15)) return std::nullopt;
   const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  if (unit == "us") return value * kMicrosecond;
-  if (unit == "ms") return value * kMillisecond;
-  return unit.empty() || unit == "ns" ? std::optional(value) : std::nullopt;
+  if (error != std::errc() || !(unit.empty() || parameter.is_time)) return std::nullopt;
+  if (unit == "us") value *= kMicrosecond;
+  else if (unit == "ms") value *= kMillisecond;
+  else if (!unit.empty() && unit != "ns") return std::nullopt;
+  return value >= 0 && value <= parameter.most ? std::optional(value) : std::nullopt;
 }
 
 }  // namespace
@@ -93,8 +97,9 @@ Result<Machine> parse_machine(std::string_view text) {
     const size_t equals = std::min(word.find('='), word.size());
     const auto parameter = std::find_if(kParameters.begin(), kParameters.end(),
                                         [&](const Parameter& each) { return word.substr(0, equals) == each.name; });
-    const auto value = parse_number(word.substr(std::min(equals + 1, word.size())));
-    if (parameter == kParameters.end() || !value) {
+    const std::string_view number = word.substr(std::min(equals + 1, word.size()));
+    const auto value = parameter == kParameters.end() ? std::nullopt : parse_number(*parameter, number);
+    if (!value) {
       return refused(word, "is not send, receive, latency, gap (in ns, us or ms), rate (bytes/s) or slowness, with =NUMBER");
     }
     parameter->set(machine, *value);

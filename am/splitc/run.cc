@@ -71,6 +71,9 @@ int run_simulated(const char* machine_text, int argc, char** argv, int (*program
   if (!machine) return complain(machine.error());
   const Result<Job> job = Job::from_environment();
   if (!job) return complain(job.error());
+  if (job->rank != 0) {
+    return complain({Errc::invalid_argument, "UNET_SPLITC_MACHINE: one process simulates all ranks; start it by unet-run --simulate"});
+  }
   return simulate(*machine, job->size, job->memory, argc, argv, program);
 }
 

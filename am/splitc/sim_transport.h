@@ -112,7 +112,7 @@ class SimTransport final : public Transport {
   uint32_t empty_polls_ = 0;
   std::vector<std::unique_ptr<Peer>> peers_;   // by rank, made when needed
   uint32_t flows_ = 0;                 // of them that exist
-  Rank oldest_ = 0;                    // the last one that was looked at, to be forgotten
+  Rank scanned_ = 0;                   // the last one that forget_idle() has scanned
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
 };
 

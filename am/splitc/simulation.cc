@@ -135,6 +135,7 @@ int run_rank(Simulation& simulation, Rank rank, uint64_t memory, int argc, char*
   const auto node = transport ? Node::start(std::move(*transport)) : Result<std::unique_ptr<Node>>(tl::unexpected(transport.error()));
   if (!node) {
     std::fprintf(stderr, "splitc: rank %u of %u: start: %s\n", rank, simulation.size(), node.error().text.c_str());
+    std::fflush(nullptr);
     std::_Exit(EXIT_FAILURE);  // the others would wait for this rank
   }
   current_node = node->get();
@@ -155,11 +156,14 @@ int simulate(const Machine& machine, uint32_t ranks, uint64_t memory, int argc, 
     std::vector<fiber::Handle<int>> all;
     for (Rank rank = 0; rank < ranks; ++rank) {
       all.push_back(fiber::spawn([&, rank] { return run_rank(simulation, rank, memory, argc, argv, program); }));
-      if (!all.back()) std::abort();
+      if (!all.back()) {
+        std::fprintf(stderr, "splitc: there is no memory for the stack of rank %u of %u\n", rank, ranks);
+        std::_Exit(EXIT_FAILURE);
+      }
     }
     fiber::yield();  // all enter
     simulation.start();
-    for (auto& each : all) worst = std::max(worst, each.join());
+    for (auto& each : all) worst = std::max(worst, each.join() & 0xff);  // as the status of a process
   };
   const Status done = scheduler ? (*scheduler)->run(run_all) : Status(tl::unexpected(scheduler.error()));
   if (done) return worst;

@@ -76,7 +76,18 @@ int compute(int, char**) {
   return 0;
 }
 
-int fail_at_two(int, char**) { return my_proc() == 2 ? 3 : 0; }
+// Rank 1 does not poll for 500 s.
+int read_from_busy(int, char**) {
+  const auto words = all_spread_malloc<uint64_t>(procs());
+  words.mine(0)[0] = my_proc();
+  barrier();
+  if (my_proc() == 0) sum = read(words[1]);
+  if (my_proc() == 1) compute(0, nullptr);
+  else barrier();
+  return 0;
+}
+
+int fail_at_two(int, char**) { return my_proc() == 2 ? -3 : 0; }
 
 }  // namespace
 
@@ -91,7 +102,7 @@ TEST_CASE("machines have names and parameters") {
   CHECK(changed->send == parse_machine("now")->send);
   CHECK(parse_machine("cm-6").error().text.find("cm-5 cs-2") != std::string::npos);
   for (const char* const wrong : {"", "now,x=1", "now,latency", "now,latency=", "now,latency=-1", "now,latency=1h", "now,latency=nan",
-                                  "now,rate=0"}) {
+                                  "now,latency=1e14ms", "now,slowness=1us", "now,rate=5ms", "now,rate=0"}) {
     INFO(wrong);
     CHECK_FALSE(parse_machine(wrong).has_value());
   }
@@ -131,8 +142,14 @@ TEST_CASE("many ranks, the same times in each run") {
 TEST_CASE("a computation takes its time here times the slowness") {
   CHECK(run_on("now,slowness=100", 4, compute) == 0);
   CHECK(seconds > 0.45);
+  CHECK(seconds < 1.5);  // 0.5 s of each rank at the same time
 }
 
-TEST_CASE("the greatest status of a rank is the job's") { CHECK(run_on("cm-5,slowness=0", 4, fail_at_two) == 3); }
+TEST_CASE("a rank that computes for long is not dead") {
+  CHECK(run_on("now,slowness=100000", 2, read_from_busy) == 0);
+  CHECK(sum == 1);
+}
+
+TEST_CASE("the greatest status of a rank is the job's") { CHECK(run_on("cm-5,slowness=0", 4, fail_at_two) == 253); }
 
 }  // namespace unet::splitc::simulation_test

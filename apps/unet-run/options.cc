@@ -128,7 +128,12 @@ ParsedOptions parse_options(int argc, char** argv) {
   if (!processes) return refuse("-n " + service::in_quotes(size) + ": write a number of processes from 1 to " + std::to_string(kSizeMax));
   options.size = *processes;
   if (remote && !options.simulate.empty()) return refuse("--simulate needs no --hosts: one process simulates all");
-  if (remote || !options.simulate.empty()) return {options, 0};
+  if (remote) return {options, 0};
+  if (!options.simulate.empty()) {
+    const bool alone = ports.empty() && peers.empty() && host.empty() && idle.empty() && cores.empty() && !options.label;
+    if (!alone) return refuse("--simulate goes only with -n: there is one process, and no network interface");
+    return {options, 0};
+  }
   options.config = service::default_config();
   options.config.ports = ports;
   if (!host.empty()) options.config.ni.service.host = host;

@@ -1,8 +1,8 @@
 // kernels.h - `unet-bench kernels`: the parallel kernels (apps/kernels) as whole jobs; main.cc runs it.
 //
 // It measures time and speed-up over the number of ranks. Ranks reach each other directly, by messages or over a wire. For comparison it
-// runs the same kernels by MPI, and a serial program. Times on a simulated machine
-// (`unet-run --simulate`) are those of that machine; these records are of the bench "machines".
+// runs the same kernels by MPI, and a serial program. Times on a simulated machine (`unet-run --simulate`) are those of that machine; these
+// records are of the bench "machines".
 #pragma once
 
 #include <cstdint>
