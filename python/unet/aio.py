@@ -11,7 +11,7 @@ from .endpoint import Channel, Event, Message, Path, Request, connect_options
 from .errors import FullError, UnetError
 
 T = TypeVar("T")
-TURNS = 16  # of a pump, before other tasks run
+POLLS_MOST = 16  # of a pump, before other tasks run
 
 
 class Pump:
@@ -31,11 +31,11 @@ class Pump:
     def start(self, failed: Callable[[Exception], None]) -> None:
         """`failed`: runs with the exception that stopped the pump."""
         self._failed = failed
-        self.turn()
+        self.poll()
 
-    def turn(self) -> None:
+    def poll(self) -> None:
         try:
-            for _ in range(TURNS):
+            for _ in range(POLLS_MOST):
                 self._take()
                 armed = self._arm()
                 if armed is not None:
@@ -46,7 +46,7 @@ class Pump:
             self._failed(error)
             return
         self._cancel_timer()
-        self._timer = self._loop.call_soon(self.turn)
+        self._timer = self._loop.call_soon(self.poll)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -56,10 +56,10 @@ class Pump:
     def _sleep(self, descriptor: int, limit: float | None) -> None:
         self._cancel_timer()
         if limit is not None:
-            self._timer = self._loop.call_later(limit, self.turn)
+            self._timer = self._loop.call_later(limit, self.poll)
         if descriptor != self._descriptor:
             self._forget_descriptor()
-            self._loop.add_reader(descriptor, self.turn)
+            self._loop.add_reader(descriptor, self.poll)
             self._descriptor = descriptor
 
     def _forget_descriptor(self) -> None:
@@ -168,7 +168,7 @@ class Endpoint:
         future: asyncio.Future[Channel] = asyncio.get_running_loop().create_future()
         self._answers[pending] = future
         try:
-            self._pump.turn()
+            self._pump.poll()
             return await future
         except BaseException:
             self.blocking._cancel_connect(pending)
@@ -188,7 +188,7 @@ class Endpoint:
                 pass
             if self._full is None:
                 self._full = channel
-                self._pump.turn()
+                self._pump.poll()
             if self._full is channel:
                 await self._senders.wait()
             else:  # there is room already, or the descriptor waits for another channel, and can wait for one only

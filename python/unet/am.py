@@ -12,7 +12,7 @@ from ._unet import ffi, lib
 from .context import Context
 from .endpoint import Path, connect_options, read_buffer, until_bound
 from .errors import ClosedError, check, disconnected, error_of
-from .lifetime import PIECE, Handle, Raised, encoded, nanoseconds, options, spin_time, text
+from .lifetime import PIECE, Handle, Raised, encoded, nanoseconds, options, text
 
 ANY_TAG = 1  # of an endpoint: accepts every request
 NO_TAG = 0  # of an endpoint: accepts no request
@@ -272,7 +272,7 @@ class Endpoint:
         while True:
             left = PIECE if end is None else max(0.0, min(PIECE, end - time.monotonic()))
             with self._handle:
-                got = lib.unet_am_wait(self._bundle, nanoseconds(left), spin_time(spin))
+                got = lib.unet_am_wait(self._bundle, nanoseconds(left), nanoseconds(spin))
             self._raised.check()
             if got == lib.UNET_READY:
                 return True

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from ._unet import ffi, lib
 from .errors import BusyError, ClosedError, ForkedError, NotFoundError, check, disconnected, error_of
-from .lifetime import PIECE, Handle, encoded, nanoseconds, options, spin_time, text
+from .lifetime import PIECE, Handle, encoded, nanoseconds, options, text
 
 T = TypeVar("T")
 Path = Literal["automatic", "local", "ni"]
@@ -416,7 +416,7 @@ class Endpoint:
             self._release_returned()
         end = time.monotonic() + timeout if timeout else 0.0
         timeout_ns = -1 if timeout is None else nanoseconds(timeout)
-        spin_ns = -1 if spin is None else spin_time(spin)
+        spin_ns = -1 if spin is None else nanoseconds(spin)
         while True:
             got: int = receive(self._guard, into, timeout_ns, spin_ns)
             if got > 0:
@@ -438,7 +438,7 @@ class Endpoint:
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             left = PIECE if end is None else end - time.monotonic()
-            got = lib.unet_py_wait(self._guard, channel, nanoseconds(left), spin_time(spin))
+            got = lib.unet_py_wait(self._guard, channel, nanoseconds(left), nanoseconds(spin))
             if got == lib.UNET_EDISCONNECTED:
                 raise disconnected()
             if got != lib.UNET_TIMED_OUT and got != lib.UNET_EINTERRUPTED:

@@ -13,13 +13,8 @@ PIECE = lib.UNET_PY_PIECE_MS / 1000  # seconds: the longest wait in C, so that C
 
 
 def nanoseconds(seconds: float | None) -> int:
-    """None: no limit."""
-    return -1 if seconds is None else min(max(0, int(seconds * 1e9)), 1 << 62)
-
-
-def spin_time(seconds: float | None) -> int:
-    """None: the default of the library."""
-    return -1 if seconds is None else min(max(0, int(seconds * 1e9)), 1 << 62)
+    """None: no limit, or the library's default of a spin."""
+    return -1 if seconds is None else int(min(max(0.0, seconds * 1e9), 2.0**62))
 
 
 def encoded(value: str) -> bytes:

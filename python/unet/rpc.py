@@ -172,7 +172,7 @@ class Binding:
         call = self.start(procedure, arguments)
         if not call.done:
             call._future = asyncio.get_running_loop().create_future()
-            self.client._turn()
+            self.client._poll()
             try:
                 return await call._future
             finally:
@@ -257,9 +257,9 @@ class Client:
             self._pump = _pump(self._handle, self.poll, lib.unet_rpc_arm)
             self._pump.start(self._failed)
 
-    def _turn(self) -> None:
+    def _poll(self) -> None:
         if self._pump is not None:
-            self._pump.turn()
+            self._pump.poll()
 
     def _failed(self, error: Exception) -> None:
         self._loop = None
