@@ -137,8 +137,8 @@ Finding capabilities(const Machine& machine) {
     if ((set >> each.bit & 1) == 0) lacking += std::string(lacking.empty() ? "" : ",") + "cap_" + each.name;
   }
   if (lacking.empty()) return {State::ok, "all that a unetd of this user needs", ""};
-  return {State::missing, "without " + lacking + " a unetd of this user opens no interface",
-          "setcap " + lacking + "+ep $(command -v unetd)"};
+  return {State::missing, "this user lacks " + lacking + ": its unetd opens no interface unless the program's file has them",
+          "setcap cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v unetd)"};
 }
 
 Finding service(const Machine& machine) {

@@ -213,6 +213,7 @@ def try_packages(root):
     print(root.run("apt-get install -y /tmp/packages/*.deb"))
     build_examples(root)
     take_tour(root)
+    root.run("python3 -B -c 'import unet; from unet import aio, am, rpc; print(unet.__version__)'")
     upgrade_under_applications(root)
     root.run("dpkg -r " + names)
     if "UNETD_OPTIONS" not in root.read("/etc/default/unetd"):
