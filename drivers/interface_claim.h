@@ -1,7 +1,8 @@
 // interface_claim.h - reserves an interface of the kernel for one port among all programs; used by ports on packet sockets.
 //
 // Each packet socket gets a copy of every frame. Two network interfaces of U-Net on one interface would both answer for its address,
-// unnoticed. The kernel itself refuses a second AF_XDP socket and a second user of a tap.
+// unnoticed. The kernel itself refuses a second AF_XDP socket and a second user of a tap. An AF_XDP socket beside a packet socket takes all
+// frames of the wire, and nothing refuses it.
 //
 // The claim is the only place in a fanout group of packet sockets (packet(7)). The group's number identifies the interface, within its
 // network namespace. The kernel therefore releases the claim when its owner ends, however it ends. Only users with the right to open the

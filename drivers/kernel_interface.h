@@ -9,9 +9,9 @@
 namespace unet::drivers {
 
 // Reads the properties of an interface in the caller's network namespace. Refuses interfaces that cannot serve as a wire, and says what to
-// do. `port` begins the error's text. `mtu`: the one to use, at most the interface's; 0: the interface's. Errors: not_found, unavailable,
-// invalid_argument.
-Result<DriverCapabilities> look_at_interface(const std::string& port, const std::string& name, uint32_t mtu);
+// do. `port` begins the error's text. `wanted_mtu`: the one to use, at most the interface's; 0: the interface's. Errors: not_found,
+// unavailable, invalid_argument.
+Result<DriverCapabilities> look_at_interface(const std::string& port, const std::string& name, uint32_t wanted_mtu);
 
 // How many queues arriving frames are spread over; 0: the interface does not tell.
 uint32_t receive_queues(const std::string& name) noexcept;

@@ -261,6 +261,7 @@ void XdpPort::wake_kernel() noexcept {
   for (uint32_t calls = 0; calls < kCallsMax && has_unsent(); ++calls) {
     if (options_.busy_budget == 0 && !xsk_ring_prod__needs_wakeup(&socket_->transmit)) return;
     if (::sendto(wait_descriptor(), nullptr, 0, MSG_DONTWAIT, nullptr, 0) >= 0) return;
+    is_gone_ = errno == ENXIO;
     if (errno == EBUSY) ++tx_dropped_;  // by the interface
     else if (errno != EAGAIN && errno != EINTR) return;
   }
@@ -271,7 +272,7 @@ void XdpPort::poll(Nanoseconds now) noexcept {
   if (__builtin_expect(has_unsent(), 0)) wake_kernel();
 }
 
-Nanoseconds XdpPort::next_event() const noexcept { return has_unsent() ? polled_at_ + kTryAgainAfter : ~Nanoseconds{0}; }
+Nanoseconds XdpPort::next_event() const noexcept { return has_unsent() && !is_gone_ ? polled_at_ + kTryAgainAfter : ~Nanoseconds{0}; }
 
 // ---- state
 

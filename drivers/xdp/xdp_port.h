@@ -97,6 +97,7 @@ class XdpPort final : public Driver {
   std::byte* joined_ = nullptr;            // an arriving frame that is not whole yet; null: it is lost
   uint32_t joined_bytes_ = 0;              // of its pieces so far
   Nanoseconds polled_at_ = 0;
+  bool is_gone_ = false;                   // the interface does not exist any more
   uint64_t rx_frames_ = 0, rx_bytes_ = 0, rx_joined_ = 0, rx_oversize_ = 0, rx_no_buffer_ = 0;
   uint64_t tx_frames_ = 0, tx_bytes_ = 0, tx_dropped_ = 0;
 };

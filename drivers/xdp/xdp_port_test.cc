@@ -229,6 +229,7 @@ TEST_CASE("a port outlives its interface") {
     CHECK(port->receive(frames, kSecond) == 0);
     pollfd wait{.fd = port->wait_descriptor(), .events = POLLIN, .revents = 0};
     CHECK(::poll(&wait, 1, 0) == 0);  // an idle network interface can still sleep
+    CHECK(port->next_event() == ~Nanoseconds{0});
     port->state()->look();
     CHECK(port->state()->index() == 0);
   }
