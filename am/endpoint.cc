@@ -158,8 +158,8 @@ uint32_t Endpoint::poll() {
       handle(message);
       ++count;
     } while (count < kBatch && endpoint_.receive_next(message));
-  } else if (++empty_polls_ >= kPollsBeforeTelling) {
-    if (peers_.has_untold()) peers_.tell_credits();
+  } else if (++empty_polls_ >= kPollsBeforeTelling && peers_.has_untold()) {
+    peers_.tell_credits();
   }
   if (dispatcher_.has_completions()) dispatcher_.complete_gets();
   if (__builtin_expect(!transfers_.empty(), 0)) transfers_.poll();

@@ -162,7 +162,7 @@ void Stack::consume_at(uint32_t index, uint32_t bytes) {
 
 // ---- the urgent byte (RFC 6093), as Linux has it: beside the stream, which leaves it out unless SO_OOBINLINE leaves it in line
 
-// The stream has an urgent byte.
+// Whether the next byte is the urgent one. Only for a socket with an urgent byte.
 bool Stack::is_before_urgent(int number) const noexcept {
   const bool waits = core_.has_awaited(number);  // what stands before it has come, and is to be told yet
   return !waits && core_.positions.urgent(static_cast<uint32_t>(number)).before == 0;

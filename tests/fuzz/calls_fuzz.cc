@@ -124,7 +124,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       case 6:
         if (!later.empty()) later.front()(Block(input.take<uint16_t>())), later.pop_front();
         break;
-      case 7: server->revoke(kTest); break;
+      case 7:
+        server->revoke(kTest);
+        liar.binding = 0;
+        liar.import();
+        break;
     }
     if ((step & 0x80) != 0) turn();
   }

@@ -281,8 +281,8 @@ Outcome RpcSide::callers(const Slice& slice, RunContext& context) {
   return {end - start, slice.iterations};
 }
 
-// Waits for a step of the other side, without polling. A message that the wire did not take at once leaves only when its sender polls, so
-// a wait of a millisecond polls.
+// Waits for a step of the other side. It polls only after a millisecond: a message that the wire did not take at once leaves when its
+// sender polls.
 bool RpcSide::wait_in_lockstep(const std::atomic<uint64_t>& steps, uint64_t least, RunContext& context) {
   const auto late = static_cast<uint64_t>(cycles_per_second() / 1000);
   const uint64_t start = cycles();
