@@ -135,24 +135,33 @@ void SimTransport::pump(Rank to) {
   timers_.emplace(next, to);
 }
 
-bool SimTransport::request(Rank to, uint8_t operation, Words words) {
+template <typename Send>
+bool SimTransport::send_with_credit(Rank to, const Send& send) {
   enter();
   const bool may = has_credit(to);
-  if (may) begin(to, make(am::Kind::short_request, operation, words));
+  if (may) send();
   leave();
   return may;
 }
 
+template <typename Send>
+void SimTransport::for_each_packet(size_t bytes, const Send& send) const {
+  const size_t most = simulation_.machine().packet;
+  size_t done = 0;
+  for (; bytes - done > most; done += most) send(done, most, false);
+  send(done, bytes - done, true);
+}
+
+bool SimTransport::request(Rank to, uint8_t operation, Words words) {
+  return send_with_credit(to, [&] { begin(to, make(am::Kind::short_request, operation, words)); });
+}
+
 bool SimTransport::request_medium(Rank to, uint8_t operation, Bytes payload, Words words) {
-  enter();
-  const bool may = has_credit(to);
-  if (may) {
+  return send_with_credit(to, [&] {
     SimMessage message = make(am::Kind::medium_request, operation, words);
     message.payload.assign(payload.begin(), payload.end());
     begin(to, std::move(message));
-  }
-  leave();
-  return may;
+  });
 }
 
 void SimTransport::begin_when_possible(Rank to, SimMessage message) {
@@ -163,40 +172,29 @@ void SimTransport::begin_when_possible(Rank to, SimMessage message) {
 }
 
 bool SimTransport::request_long(Rank to, uint8_t operation, uint64_t offset, Bytes payload, Words words) {
-  enter();
-  const bool may = has_credit(to);
-  for (size_t done = 0; may;) {
-    const Bytes piece = payload.subspan(done, std::min<size_t>(payload.size() - done, simulation_.machine().packet));
-    const bool last = done + piece.size() == payload.size();
-    SimMessage message = last ? make(am::Kind::long_request, operation, words) : make(am::Kind::long_piece, 0, {});
-    message.payload.assign(piece.begin(), piece.end());
-    message.offset = offset + done;
-    message.before = done;
-    begin_when_possible(to, std::move(message));
-    done += piece.size();
-    if (last) break;
-  }
-  leave();
-  return may;
+  return send_with_credit(to, [&] {
+    for_each_packet(payload.size(), [&](size_t done, size_t bytes, bool last) {
+      const Bytes piece = payload.subspan(done, bytes);
+      SimMessage message = last ? make(am::Kind::long_request, operation, words) : make(am::Kind::long_piece, 0, {});
+      message.payload.assign(piece.begin(), piece.end());
+      message.offset = offset + done;
+      message.before = done;
+      begin_when_possible(to, std::move(message));
+    });
+  });
 }
 
 bool SimTransport::request_get(Rank from, uint8_t operation, uint64_t offset, MutableBytes memory, Words words) {
-  enter();
-  const bool may = has_credit(from);
-  for (size_t done = 0; may;) {
-    const MutableBytes piece = memory.subspan(done, std::min<size_t>(memory.size() - done, simulation_.machine().packet));
-    const bool last = done + piece.size() == memory.size();
-    SimMessage message = make(am::Kind::get_request, last ? operation : uint8_t{0}, words);
-    message.offset = offset + done;
-    message.wanted = piece.size();
-    message.to = piece;
-    message.whole = memory;
-    begin_when_possible(from, std::move(message));
-    done += piece.size();
-    if (last) break;
-  }
-  leave();
-  return may;
+  return send_with_credit(from, [&] {
+    for_each_packet(memory.size(), [&](size_t done, size_t bytes, bool last) {
+      SimMessage message = make(am::Kind::get_request, last ? operation : uint8_t{0}, words);
+      message.offset = offset + done;
+      message.wanted = bytes;
+      message.to = memory.subspan(done, bytes);
+      message.whole = memory;
+      begin_when_possible(from, std::move(message));
+    });
+  });
 }
 
 // ---- receiving

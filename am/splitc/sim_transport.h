@@ -93,6 +93,12 @@ class SimTransport final : public Transport {
   Nanoseconds slowed(Nanoseconds real) const noexcept {
     return static_cast<Nanoseconds>(static_cast<double>(real) * simulation_.machine().slowness);
   }
+  // Calls send(), if the peer has a credit. False: it has none.
+  template <typename Send>
+  bool send_with_credit(Rank to, const Send& send);
+  // Calls send(offset, bytes, last) for each packet of a long transfer.
+  template <typename Send>
+  void for_each_packet(size_t bytes, const Send& send) const;
   Peer& peer(Rank rank);
   bool has_credit(Rank to) { return peer(to).flow.has_credit(); }
   void forget_idle();

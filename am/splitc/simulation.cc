@@ -35,12 +35,6 @@ Simulation::Simulation(const Machine& machine, uint32_t ranks) : machine_(machin
   for (Station& each : stations_) each.clock = kStart;
 }
 
-Nanoseconds Simulation::time() const noexcept {
-  Nanoseconds latest = kStart;
-  for (const Station& each : stations_) latest = std::max(latest, each.clock);
-  return latest - kStart;
-}
-
 Nanoseconds Simulation::take_stolen_time() noexcept {
   const Nanoseconds stolen = monotonic_now() - thread_now();
   const Nanoseconds before = std::exchange(stolen_, stolen);

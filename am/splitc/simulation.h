@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <memory>
 #include <queue>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -59,9 +58,6 @@ class Simulation {
 
   const Machine& machine() const noexcept { return machine_; }
   uint32_t size() const noexcept { return static_cast<uint32_t>(stations_.size()); }
-  uint64_t packets() const noexcept { return packets_; }
-  // Returns the time since the start on the latest clock.
-  Nanoseconds time() const noexcept;
 
   // ---- life: a rank's fiber calls enter() first and leave() last. When all have entered, the caller's fiber calls start().
   void enter(Rank rank);
