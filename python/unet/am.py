@@ -12,7 +12,7 @@ from ._unet import ffi, lib
 from .context import Context
 from .endpoint import Path, connect_options, read_buffer, until_bound
 from .errors import ClosedError, check, disconnected, error_of
-from .lifetime import PIECE, Handle, Raised, encoded, nanoseconds, options, text
+from .lifetime import PIECE, Closing, Handle, Raised, encoded, nanoseconds, options, text
 
 ANY_TAG = 1  # of an endpoint: accepts every request
 NO_TAG = 0  # of an endpoint: accepts no request
@@ -132,7 +132,7 @@ def _destroy(bundle: Any, handlers: dict[int, Any], _: Any) -> None:
     handlers.clear()
 
 
-class Endpoint:
+class Endpoint(Closing):
     """An endpoint of Active Messages. Handlers run in calls of this object, in the thread that makes the call.
 
     If a handler raises, the call that ran it raises that exception when it is done with the messages.
@@ -158,12 +158,6 @@ class Endpoint:
         self._raised = Raised()
         self._running = False  # a handler
         self._gets: dict[int, list[Any]] = {}  # memory into which gets are under way, by address
-
-    def __enter__(self) -> Endpoint:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Closes all channels. Call flush() first, so that everything sent arrives."""

@@ -9,10 +9,10 @@ from typing import Any
 from ._unet import ffi, lib
 from .endpoint import Endpoint
 from .errors import check
-from .lifetime import Handle, encoded, options, text
+from .lifetime import Closing, Handle, encoded, options, text
 
 
-class Context:
+class Context(Closing):
     """A connection to a network interface. Any thread may use it."""
 
     def __init__(self, ni: str | None = None, *, program: str | None = None) -> None:
@@ -22,12 +22,6 @@ class Context:
         out = ffi.new("unet_context **")
         check(lib.unet_context_open(encoded(ni) if ni is not None else ffi.NULL, made, out))
         self._handle = Handle(out[0], lib.unet_context_close, "context")
-
-    def __enter__(self) -> Context:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Endpoints work until they are closed."""

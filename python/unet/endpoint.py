@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from ._unet import ffi, lib
 from .errors import BusyError, ClosedError, ForkedError, NotFoundError, check, disconnected, error_of
-from .lifetime import PIECE, Handle, encoded, nanoseconds, options, text
+from .lifetime import PIECE, Closing, Handle, encoded, nanoseconds, options, text
 
 T = TypeVar("T")
 Path = Literal["automatic", "local", "ni"]
@@ -214,7 +214,7 @@ class Message:
             self._endpoint._returned.append(self._raw)  # with a view, the end of the view does it
 
 
-class Endpoint:
+class Endpoint(Closing):
     """A communication endpoint. Close it, or use it in a `with` statement."""
 
     def __init__(self, context: Any, *, send_depth: int | None = None, receive_depth: int | None = None, buffers: int | None = None,
@@ -235,12 +235,6 @@ class Endpoint:
         self._returned: list[Any] = []  # messages that nothing uses any more, to be released by the endpoint's thread
         self._viewed: dict[int, Channel] = {}  # channels of messages with a view
         self._closes = 0  # how often a channel was to be closed
-
-    def __enter__(self) -> Endpoint:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<unet.Endpoint {self.id}{' (closed)' if self._handle.closed else ''}>"
@@ -341,7 +335,7 @@ class Endpoint:
         return None
 
     def receive_bytes(self, timeout: float | None = None, spin: float | None = None) -> tuple[Channel, bytes] | None:
-        """As receive(), and copies the message, which is released: faster for short messages. A put with `notify` arrives as b""."""
+        """Works like receive(), and copies the message, which is released: faster for short messages. A put with `notify` arrives as b""."""
         room = self._rooms.pop() if self._rooms else self._new_room()
         got = self._take(_receive_copy, room[0], timeout, spin)
         data = room[1][:got & 0xFFFFFFFF] if got >= _COPIED else b""

@@ -4,7 +4,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from ._unet import ffi, lib
 from .errors import BusyError, ClosedError, ForkedError, UnetError
@@ -125,6 +125,19 @@ def _in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_in_child)
+
+
+class Closing:
+    """A `with` block closes the object at its end."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        raise NotImplementedError
 
 
 class Raised:

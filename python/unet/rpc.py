@@ -14,7 +14,7 @@ from .aio import Pump
 from .context import Context
 from .endpoint import read_buffer
 from .errors import ClosedError, UnetError, check, disconnected
-from .lifetime import PIECE, Handle, Raised, encoded, nanoseconds, options, text
+from .lifetime import PIECE, Closing, Handle, Raised, encoded, nanoseconds, options, text
 
 Procedure = Callable[[bytes], Any]  # returns bytes, an object with the buffer protocol, None, or an awaitable of such
 
@@ -186,7 +186,7 @@ class Binding:
             check(lib.unet_rpc_tell(self._open(), procedure, memory, length))
 
 
-class Client:
+class Client(Closing):
     """Calls procedures of servers. A client and everything made from it belongs to one thread at a time."""
 
     def __init__(self, context: Context, *, result_max: int = 0, same_user_only: bool = False) -> None:
@@ -199,12 +199,6 @@ class Client:
         self._calls: dict[Call, None] = {}  # under way
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pump: Pump | None = None
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if hasattr(self, "_calls") and not self._handle.closed:
@@ -268,7 +262,7 @@ class Client:
                 call._future.set_exception(error)
 
 
-class Server:
+class Server(Closing):
     """Exports interfaces under a name. Procedures run in poll(), wait(), serve() and serve_async().
 
     A procedure gets the arguments as bytes. If it raises Failure or BadArguments, the caller learns that. With any other exception the call
@@ -288,12 +282,6 @@ class Server:
         self._ended: asyncio.Future[None] | None = None  # of serve_async(), while it runs
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopped = False
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Ends all calls under way."""
