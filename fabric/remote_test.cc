@@ -43,6 +43,20 @@ struct Region {
   fid_mr* region = nullptr;
 };
 
+// A child tells its name through a pipe. The parent makes it a peer of a side.
+void tell_name(const Side& side, int pipe) {
+  std::string name = side.name();
+  name.resize(FI_NAME_MAX);
+  must(::write(pipe, name.data(), name.size()) == FI_NAME_MAX, "write");
+}
+fi_addr_t hear_name(Side& side, int pipe) {
+  std::string name(FI_NAME_MAX, '\0');
+  must(::read(pipe, name.data(), name.size()) == FI_NAME_MAX, "read");
+  fi_addr_t peer = FI_ADDR_NOTAVAIL;
+  must(fi_av_insert(side.vector, name.data(), 1, &peer, 0, nullptr) == 1, "fi_av_insert");
+  return peer;
+}
+
 }  // namespace
 
 TEST_CASE("writes and reads of all sizes, also by an endpoint to itself") {
@@ -99,19 +113,15 @@ TEST_CASE("a read goes on in pieces when the kernel forbids to read the peer's m
     ::alarm(60);
     ::close(to_child[1]);
     Side side;
-    std::string memory = text, name = side.name();
+    std::string memory = text;
     const Region region(side, memory.data(), memory.size());
-    name.resize(FI_NAME_MAX);
-    must(::write(to_parent[1], name.data(), name.size()) == FI_NAME_MAX, "write");
+    tell_name(side, to_parent[1]);
     for (pollfd on{to_child[0], POLLIN, 0}; ::poll(&on, 1, 0) == 0;) fi_cq_read(side.queue, nullptr, 0);
     must(::prctl(PR_SET_DUMPABLE, 0) == 0 && ::write(to_parent[1], "x", 1) == 1, "prctl");
     for (;;) fi_cq_read(side.queue, nullptr, 0);
   }
   Side side;
-  std::string name(FI_NAME_MAX, '\0');
-  REQUIRE(::read(to_parent[0], name.data(), name.size()) == FI_NAME_MAX);
-  fi_addr_t peer = FI_ADDR_NOTAVAIL;
-  REQUIRE(fi_av_insert(side.vector, name.data(), 1, &peer, 0, nullptr) == 1);
+  const fi_addr_t peer = hear_name(side, to_parent[0]);
   const auto read = [&] {
     std::string to(kBytes, '-');
     fi_cq_tagged_entry entry{};
@@ -146,17 +156,13 @@ TEST_CASE("two processes that poll do long copies together") {
   if (child == 0) {
     ::alarm(60);
     Side side;
-    std::string memory(kBytes, '-'), name = side.name();
+    std::string memory(kBytes, '-');
     const Region region(side, memory.data(), memory.size());
-    name.resize(FI_NAME_MAX);
-    must(::write(to_parent[1], name.data(), name.size()) == FI_NAME_MAX, "write");
+    tell_name(side, to_parent[1]);
     for (;;) fi_cq_read(side.queue, nullptr, 0);
   }
   Side side;
-  std::string name(FI_NAME_MAX, '\0');
-  REQUIRE(::read(to_parent[0], name.data(), name.size()) == FI_NAME_MAX);
-  fi_addr_t peer = FI_ADDR_NOTAVAIL;
-  REQUIRE(fi_av_insert(side.vector, name.data(), 1, &peer, 0, nullptr) == 1);
+  const fi_addr_t peer = hear_name(side, to_parent[0]);
   fi_cq_tagged_entry entry{};
   for (uint64_t seed = 0; seed < 100; ++seed) {
     const std::string text = text_of(kBytes, seed);
