@@ -80,7 +80,7 @@ TEST_CASE("each check finds its fault and names what mends it") {
     CHECK(finding.state != Finding::State::ok);
     CHECK_FALSE(finding.remedy.empty());
   }
-  CHECK(found.at("capabilities").remedy == "setcap cap_net_raw,cap_ipc_lock+ep $(command -v unetd)");
+  CHECK(found.at("capabilities").remedy == "setcap cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v unetd)");
   CHECK(found.at("hugepages").found.rfind("254 MiB", 0) == 0);
   CHECK(found.at("locked memory").found.rfind("8192 KiB", 0) == 0);
 }
