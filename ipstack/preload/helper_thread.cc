@@ -25,6 +25,7 @@ int sleep_unlocked(std::span<pollfd> fds, Nanoseconds time) {
 
 void* run_helper(void*) {
   Lock::work_at_end();
+  Runtime::get().poller().note_helper_runs();
   const Runtime::Guard guard;
   Runtime& runtime = Runtime::get();
   Poller& poller = runtime.poller();

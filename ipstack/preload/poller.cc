@@ -105,6 +105,7 @@ bool Poller::start_helper(void* (*body)(void*)) {
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the program's
   pthread_t thread;
+  helper_runs_ = false;
   const bool started = ::pthread_create(&thread, nullptr, body, nullptr) == 0;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!started) return false;
@@ -118,6 +119,15 @@ void Poller::leave_helper() noexcept {
   if (helper_event_ >= 0) real().close(helper_event_);
   helper_event_ = -1;
   ++helper_number_;
+}
+
+void Poller::note_helper_runs() noexcept {
+  helper_runs_ = true;
+  helper_runs_.notify_all();
+}
+
+void Poller::await_helper() const noexcept {
+  if (helper_ != Helper::none) helper_runs_.wait(false);
 }
 
 void Poller::kick_helper() noexcept { ring_event(helper_event_); }

@@ -25,6 +25,7 @@
 // A helper that took over watches beside a new watcher. Else it would be kicked each time that the watcher leaves its call.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -75,6 +76,10 @@ class Poller {
   bool start_helper(void* (*body)(void*));
   void leave_helper() noexcept;
   void kick_helper() noexcept;
+  // Called first by a helper that start_helper() made, without the lock.
+  void note_helper_runs() noexcept;
+  // Waits until the thread runs run_helper(). While a thread starts, a sanitizer's runtime uses an allocator that fork() leaves locked.
+  void await_helper() const noexcept;
   // Called before the lock is released: see the top of this file.
   void hand_on() noexcept;
   int helper_event() const noexcept { return helper_event_; }
@@ -121,6 +126,7 @@ class Poller {
   Helper helper_ = Helper::none;
   uint32_t helper_number_ = 0;  // number of the helper that may run: a child does not have its parent's
   int helper_event_ = -1;
+  std::atomic<bool> helper_runs_{false};
   int quiet_ = 0;               // passes without an arrival
   uint64_t seen_arrivals_ = 0, seen_polls_ = 0;  // values at the last pass
   Nanoseconds idle_until_ = 0;

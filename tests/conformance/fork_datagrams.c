@@ -264,6 +264,32 @@ CASE(fork_datagram_polls, "a child polls the socket that its parent has bound") 
   kill(pid, SIGKILL);
 }
 
+static void* ends(void* unused) { return unused; }
+
+static void forks_and_starts_a_thread(void) {
+  bound(SOCK_DGRAM);
+  const pid_t pid = fork();
+  if (pid != 0) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    _exit(status != 0);
+  }
+  pthread_t thread;
+  _exit(pthread_create(&thread, NULL, ends, NULL) != 0 || pthread_join(thread, NULL) != 0);
+}
+
+CASE(fork_at_first_socket, "a process that forks right after its first socket: its child can start threads") {
+  int right = 0;
+  for (int i = 0; i < 60; ++i) {
+    int status = 1;
+    const pid_t pid = fork();
+    if (pid == 0) forks_and_starts_a_thread();
+    waitpid(pid, &status, 0);
+    right += status == 0;
+  }
+  say("right: %d", right);
+}
+
 THEME(fork_datagrams, &fork_datagram_last, &fork_datagram_child_reads, &fork_datagram_parent_closes, &fork_datagram_parent_ends,
       &fork_datagram_left_over, &fork_datagram_asked_and_closed, &fork_datagram_seen, &fork_datagram_in_turn, &fork_datagram_workers,
-      &fork_datagram_both_read, &fork_datagram_polls);
+      &fork_datagram_both_read, &fork_datagram_polls, &fork_at_first_socket);
