@@ -22,6 +22,7 @@ constexpr Procedure<std::vector<std::byte>(uint64_t)> kMake{4};
 constexpr Procedure<int(int)> kFail{5};
 constexpr Procedure<int(int)> kLater{6};
 constexpr Procedure<uint64_t()> kThread{7};
+constexpr Procedure<void()> kUntilCancelled{8};
 constexpr Procedure<int(int)> kMissing{99};
 
 uint64_t sum_of(std::span<const std::byte> bytes) {
@@ -211,6 +212,24 @@ TEST_CASE("a deadline ends a call without an answer") {
   pair.stop();
   REQUIRE(pair.later.size() == 1);
   REQUIRE(pair.later[0].first.cancelled());
+}
+
+TEST_CASE("a procedure in a thread sees that its caller does not wait any more") {
+  Pair pair({.threads = 1});
+  std::atomic<bool> began{false}, seen{false};
+  pair.server->provide(kTest, kUntilCancelled, [&](const IncomingCall& call) {
+    began = true;
+    while (!call.cancelled()) std::this_thread::yield();
+    seen = true;
+  }, RunIn::thread);
+  pair.start();
+  Binding binding = pair.bind();
+  {
+    Call<void> call;
+    binding.start(call, kUntilCancelled);
+    while (!began) REQUIRE(binding.call(kNull));
+  }
+  while (!seen) REQUIRE(binding.call(kNull));
 }
 
 TEST_CASE("a call that ends before its answer drops it") {

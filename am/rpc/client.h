@@ -49,12 +49,13 @@ struct ClientCounters {
   uint64_t lost = 0;              // calls ended by the end of their servers
 };
 
-// A server that this client has imported from.
+// A fiber that waits for a credit of a server.
 struct CreditWaiter {
   fiber::Fiber* fiber;
   bool waits = true;  // is in the list of its server
 };
 
+// A server that this client has imported from.
 struct Remote {
   std::string target;
   am::Index index = 0;

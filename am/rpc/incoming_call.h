@@ -93,8 +93,8 @@ class IncomingCall {
   IncomingCall(Server& server, am::Token& token, const CallInfo& call, Bytes arguments) noexcept
       : server_(&server), token_(&token), call_(&call), arguments_(arguments) {}
   // Elsewhere: the answer goes to `answer`.
-  IncomingCall(const CallInfo& call, Bytes arguments, AnswerBytes& answer) noexcept
-      : call_(&call), arguments_(arguments), answer_(&answer) {}
+  IncomingCall(const LateCall& call, Bytes arguments, AnswerBytes& answer) noexcept
+      : call_(&call), arguments_(arguments), answer_(&answer), cancelled_(&call.cancelled) {}
   IncomingCall(const IncomingCall&) = delete;
   IncomingCall& operator=(const IncomingCall&) = delete;
 
@@ -103,6 +103,8 @@ class IncomingCall {
   Nanoseconds deadline() const noexcept { return call_->deadline; }
   // A number for the caller, as am::Token::source().
   uint64_t caller() const noexcept { return call_->caller; }
+  // The caller does not want the answer any more, or is gone. Never in the server's poll, which hears of it later.
+  bool cancelled() const noexcept { return cancelled_ != nullptr && cancelled_->load(std::memory_order_relaxed); }
 
   // Answer once, at most; a call without an answer fails with number 0.
   template <typename... Result>  // one, or none for void
@@ -156,6 +158,7 @@ class IncomingCall {
   const CallInfo* call_;
   Bytes arguments_;
   AnswerBytes* answer_ = nullptr;
+  const std::atomic<bool>* cancelled_ = nullptr;
   bool answered_ = false;
 };
 

@@ -5,8 +5,8 @@
 //   for (;;) (*server)->wait();                                              // runs procedures
 //
 // A function is called as function(arguments...). It returns the result, or rpc::OrFailure<Result>. A function that takes an
-// rpc::Response<Result> first answers later: it keeps the response, and calls it when the result is there. RunIn chooses where the function
-// runs.
+// rpc::Response<Result> first answers later: it keeps the response, and calls it when the result is there. A function that takes a
+// `const rpc::IncomingCall&` first sees the call's deadline, and whether its caller still waits. RunIn chooses where the function runs.
 //
 // A procedure runs at most once for each call. Spans and string_views among its arguments lie in the message, where a caller on this host
 // can still change them; strings and vectors are copies.
@@ -192,12 +192,14 @@ namespace detail {
 template <typename Function, typename R, typename... A>
 class TypedProcedure final : public ExportedProcedure {
   static constexpr bool kLate = std::is_invocable_v<Function&, Response<R>, A...>;
+  static constexpr bool kPlain = std::is_invocable_v<Function&, A...>;
 
  public:
   TypedProcedure(Function function, RunIn run) : ExportedProcedure(run, kLate), function_(std::move(function)) {}
 
  private:
-  static_assert(kLate || std::is_invocable_v<Function&, A...>, "the function takes the procedure's arguments");
+  static_assert(kLate || kPlain || std::is_invocable_v<Function&, const IncomingCall&, A...>,
+                "the function takes the procedure's arguments");
 
   void run(IncomingCall& call) override {
     std::tuple<A...> arguments;
@@ -205,23 +207,33 @@ class TypedProcedure final : public ExportedProcedure {
     if (!decoded) return call.refuse(CallStatus::bad_arguments);
     std::apply([&](auto&... each) { invoke(call, each...); }, arguments);
   }
+  decltype(auto) result_of(const IncomingCall& call, A&... arguments) {
+    if constexpr (kPlain) {
+      return function_(std::move(arguments)...);
+    } else {
+      return function_(call, std::move(arguments)...);
+    }
+  }
   void invoke(IncomingCall& call, A&... arguments) {
     if constexpr (kLate) {
       function_(Response<R>(call.defer()), std::move(arguments)...);
-    } else if constexpr (std::is_void_v<std::invoke_result_t<Function&, A...>>) {
-      static_assert(std::is_void_v<R>, "the function returns the procedure's result");
-      function_(std::move(arguments)...);
-      call.answer();
-    } else if constexpr (std::is_same_v<std::invoke_result_t<Function&, A...>, OrFailure<R>>) {
-      const OrFailure<R> result = function_(std::move(arguments)...);
-      if (!result) return call.refuse(CallStatus::failed, result.error().number);
-      if constexpr (std::is_void_v<R>) {
-        call.answer();
-      } else {
-        call.template answer<R>(*result);
-      }
     } else {
-      call.template answer<R>(function_(std::move(arguments)...));
+      using Returned = decltype(result_of(call, arguments...));
+      if constexpr (std::is_void_v<Returned>) {
+        static_assert(std::is_void_v<R>, "the function returns the procedure's result");
+        result_of(call, arguments...);
+        call.answer();
+      } else if constexpr (std::is_same_v<Returned, OrFailure<R>>) {
+        const OrFailure<R> result = result_of(call, arguments...);
+        if (!result) return call.refuse(CallStatus::failed, result.error().number);
+        if constexpr (std::is_void_v<R>) {
+          call.answer();
+        } else {
+          call.template answer<R>(*result);
+        }
+      } else {
+        call.template answer<R>(result_of(call, arguments...));
+      }
     }
   }
   Function function_;
