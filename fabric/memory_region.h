@@ -24,7 +24,6 @@ class MemoryRegions {
  public:
   // `mode`: fi_domain_attr::mr_mode. It decides which keys and which addresses regions have.
   explicit MemoryRegions(int mode) noexcept;
-  bool has_own_keys() const noexcept { return own_keys_; }
   bool has_virtual_addresses() const noexcept { return virtual_addresses_; }
 
   // Gives the region its key and its serial number. 0, or -FI_ENOKEY: another one has the key.

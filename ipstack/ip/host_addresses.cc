@@ -124,7 +124,7 @@ void Host::handle_arp(Bytes packet, Nanoseconds now) noexcept {
   const bool for_us = asked != nullptr && asked->is_assigned();
   if (addresses_.find(arp.sender) != nullptr) return;  // a sender with an address of ours is no neighbour
   if (arp.operation == ArpOperation::reply) {
-    if (for_us) neighbours_.handle_answer(arp.sender, arp.sender_mac, true, true, false, now);
+    if (for_us) neighbours_.handle_answer(arp.sender, arp.sender_mac, true, true, now);
     return take_released();
   }
   // RFC 826: update a known sender; learn a sender that asks for us, as an answer follows. Gratuitous ARP only updates.
@@ -196,7 +196,7 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
   if (!discovery.router && neighbours_.state(discovery.target) && routes_.withdraw_router(discovery.target)) {
     router_discovery_.note_change();
   }
-  neighbours_.handle_answer(discovery.target, discovery.target_mac, discovery.solicited, discovery.override_entry, discovery.router, now);
+  neighbours_.handle_answer(discovery.target, discovery.target_mac, discovery.solicited, discovery.override_entry, now);
 }
 
 // RFC 4861, 6.3.4: a router advertisement.

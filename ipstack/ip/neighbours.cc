@@ -58,7 +58,7 @@ void Neighbours::erase(Entry& entry) noexcept {
 }
 
 // Evicts one entry for one that this host needs: entries never used here first, then unresolved, then stale ones.
-bool Neighbours::evict() noexcept {
+void Neighbours::evict() noexcept {
   const auto rank = [](const Entry& e) {
     if (!e.wanted) return 0;
     if (e.state == State::incomplete) return 1;
@@ -66,16 +66,15 @@ bool Neighbours::evict() noexcept {
   };
   Entry* victim = nullptr;
   for (Entry& each : table_) {
-    if (!each.used || each.fixed) continue;
+    if (!each.used) continue;
     const bool better = victim == nullptr || rank(each) < rank(*victim) ||
                         (rank(each) == rank(*victim) && each.last_used < victim->last_used);
     if (better) victim = &each;
   }
-  if (victim == nullptr) return false;
+  if (victim == nullptr) return;
   release(*victim, true);
   erase(*victim);
   ++counters_.evicted;
-  return true;
 }
 
 // ---- lookups
@@ -83,10 +82,7 @@ bool Neighbours::evict() noexcept {
 std::optional<MacAddress> Neighbours::resolve(const IpAddress& address, Nanoseconds now) noexcept {
   Entry* entry = find(address);
   if (entry == nullptr) {
-    if (used_ >= options_.places && !evict()) {
-      ++counters_.no_place;
-      return std::nullopt;
-    }
+    if (used_ >= options_.places) evict();
     entry = open(address, now);
     entry->wanted = true;
     set_due(*entry, now);
@@ -97,7 +93,7 @@ std::optional<MacAddress> Neighbours::resolve(const IpAddress& address, Nanoseco
   switch (entry->state) {
     case State::incomplete: return std::nullopt;
     case State::reachable:
-      if (entry->fixed || now < entry->due) break;
+      if (now < entry->due) break;
       [[fallthrough]];
     case State::stale:
       entry->state = State::delay;
@@ -163,13 +159,12 @@ void Neighbours::become_stale(Entry& entry) noexcept {
 }
 
 void Neighbours::handle_answer(const IpAddress& address, const std::optional<MacAddress>& station, bool solicited, bool override_entry,
-                               bool router, Nanoseconds now) noexcept {
+                               Nanoseconds now) noexcept {
   Entry* const entry = find(address);
-  if (entry == nullptr || entry->fixed) return;  // no resolution was started
+  if (entry == nullptr) return;  // no resolution was started
   if (entry->state == State::incomplete) {
     if (!station) return;
     entry->station = *station;
-    entry->router = router;
     if (solicited) become_reachable(*entry, now);
     else become_stale(*entry);
     return release(*entry, false);
@@ -181,7 +176,6 @@ void Neighbours::handle_answer(const IpAddress& address, const std::optional<Mac
     return;
   }
   if (changed) entry->station = *station;
-  entry->router = router;
   if (solicited) become_reachable(*entry, now);
   else if (changed) become_stale(*entry);
 }
@@ -195,7 +189,6 @@ void Neighbours::handle_question(const IpAddress& address, const MacAddress& sta
     entry->station = station;
     return become_stale(*entry);
   }
-  if (entry->fixed) return;
   const bool waited = entry->state == State::incomplete;
   if (!waited && entry->station == station) return;
   entry->station = station;
@@ -205,33 +198,12 @@ void Neighbours::handle_question(const IpAddress& address, const MacAddress& sta
 
 void Neighbours::confirm(const IpAddress& address, Nanoseconds now) noexcept {
   Entry* const entry = find(address);
-  if (entry != nullptr && !entry->fixed && entry->state != State::incomplete) become_reachable(*entry, now);
-}
-
-bool Neighbours::set_static(const IpAddress& address, const MacAddress& station) noexcept {
-  Entry* entry = find(address);
-  if (entry == nullptr) {
-    if (used_ >= options_.places && !evict()) return false;
-    entry = open(address, 0);
-  }
-  entry->station = station;
-  entry->state = State::reachable;
-  entry->fixed = true;
-  entry->due = kNever;
-  if (entry->waiting != 0) release(*entry, false);
-  return true;
-}
-
-void Neighbours::remove(const IpAddress& address) noexcept {
-  Entry* const entry = find(address);
-  if (entry == nullptr) return;
-  release(*entry, true);
-  erase(*entry);
+  if (entry != nullptr && entry->state != State::incomplete) become_reachable(*entry, now);
 }
 
 void Neighbours::forget() noexcept {
   for (Entry& each : table_) {
-    while (each.used && !each.fixed) {  // erase() may move another entry here
+    while (each.used) {  // erase() may move another entry here
       release(each, true);
       erase(each);
     }
@@ -294,11 +266,6 @@ bool Neighbours::poll_question(Nanoseconds now, Question& question) noexcept {
 std::optional<Neighbours::State> Neighbours::state(const IpAddress& address) const noexcept {
   const Entry* const entry = find(address);
   return entry == nullptr ? std::nullopt : std::optional(entry->state);
-}
-
-bool Neighbours::is_router(const IpAddress& address) const noexcept {
-  const Entry* const entry = find(address);
-  return entry != nullptr && entry->router;
 }
 
 }  // namespace unet::ip

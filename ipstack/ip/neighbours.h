@@ -34,7 +34,6 @@ struct NeighbourCounters {
   uint64_t questions = 0, resolved = 0, failed = 0;
   uint64_t packets_dropped = 0;  // waiting packets: no room, or the neighbour was given up
   uint64_t evicted = 0;          // entries that were replaced
-  uint64_t no_place = 0;         // lookups without a free or evictable entry
 };
 
 class Neighbours {
@@ -44,24 +43,21 @@ class Neighbours {
 
   explicit Neighbours(const NeighbourOptions& options = {});
 
-  // The station of neighbour `address`. nullopt: resolution is in progress, or the table is full (then wait() refuses packets, too).
+  // The station of neighbour `address`. nullopt: resolution is in progress.
   std::optional<MacAddress> resolve(const IpAddress& address, Nanoseconds now) noexcept;
   // Queues a packet until `address` is resolved. Returns a packet that must be dropped: the oldest one in a full queue, or `packet` itself
   // if resolution is not in progress.
   std::optional<uint32_t> wait(const IpAddress& address, uint32_t packet) noexcept;
 
   // An ARP reply, or a neighbour advertisement with its flags (RFC 4861, 7.2.5). Without a station only the flags count.
-  void handle_answer(const IpAddress& address, const std::optional<MacAddress>& station, bool solicited, bool override_entry, bool router,
+  void handle_answer(const IpAddress& address, const std::optional<MacAddress>& station, bool solicited, bool override_entry,
                      Nanoseconds now) noexcept;
   // An ARP request, a solicitation or an advertisement from a neighbour: creates or updates a stale entry (RFC 4861, 7.2.3).
   void handle_question(const IpAddress& address, const MacAddress& station, Nanoseconds now) noexcept;
   // Reachability confirmation by a higher layer (RFC 4861, 7.3.1).
   void confirm(const IpAddress& address, Nanoseconds now) noexcept;
 
-  // Adds a permanent entry; false: the table is full.
-  bool set_static(const IpAddress& address, const MacAddress& station) noexcept;
-  void remove(const IpAddress& address) noexcept;
-  // Removes all but the static entries: the link has changed.
+  // Removes all entries: the link has changed.
   void forget() noexcept;
 
   struct Question {
@@ -82,7 +78,6 @@ class Neighbours {
   void set_times(Nanoseconds reachable, Nanoseconds retransmit) noexcept;  // 0: unchanged
 
   std::optional<State> state(const IpAddress& address) const noexcept;
-  bool is_router(const IpAddress& address) const noexcept;
   uint32_t used() const noexcept { return used_; }
   const NeighbourCounters& counters() const noexcept { return counters_; }
 
@@ -91,7 +86,7 @@ class Neighbours {
     IpAddress address{};
     MacAddress station{};
     State state = State::incomplete;
-    bool used = false, fixed = false, router = false, wanted = false;  // wanted: resolve() was called
+    bool used = false, wanted = false;  // wanted: resolve() was called
     uint8_t asked = 0;                  // unanswered questions
     uint8_t waiting = 0;
     std::array<uint32_t, kWaitingMax> packets{};
@@ -103,7 +98,7 @@ class Neighbours {
   Entry* find(const IpAddress& address) noexcept;
   const Entry* find(const IpAddress& address) const noexcept;
   Entry* open(const IpAddress& address, Nanoseconds now) noexcept;
-  bool evict() noexcept;
+  void evict() noexcept;
   void erase(Entry& entry) noexcept;
   void set_due(Entry& entry, Nanoseconds due) noexcept;
   void become_reachable(Entry& entry, Nanoseconds now) noexcept;

@@ -44,7 +44,7 @@ struct World {
   void become(const IpAddress& address, State state) {
     static_cast<void>(cache.resolve(address, now));
     if (state == State::incomplete) return;
-    cache.handle_answer(address, kMac, state != State::stale, true, false, now);
+    cache.handle_answer(address, kMac, state != State::stale, true, now);
     if (state == State::delay || state == State::probe) {
       now += 60 * kSecond;
       ask();
@@ -72,7 +72,7 @@ TEST_CASE("neighbour cache: INCOMPLETE, REACHABLE, STALE, DELAY, PROBE, removed"
     CHECK(world.ask().empty());
     CHECK_FALSE(world.cache.resolve(address, world.now));  // resolution is in progress
     CHECK(world.ask().empty());
-    world.cache.handle_answer(address, kMac, true, true, false, world.now);
+    world.cache.handle_answer(address, kMac, true, true, world.now);
     CHECK(world.cache.state(address) == State::reachable);
     CHECK(world.cache.resolve(address, world.now) == kMac);
     const Nanoseconds answered = world.now;
@@ -129,15 +129,14 @@ TEST_CASE("neighbour cache: resolution fails after three solicitations, and wait
 }
 
 TEST_CASE("neighbour cache: waiting packets are released by any message that resolves the neighbour") {
-  for (const int how : {0, 1, 2, 3}) {
+  for (const int how : {0, 1, 2}) {
     World world;
     CHECK_FALSE(world.cache.resolve(kA, world.now));
     CHECK_FALSE(world.cache.wait(kA, 7));
     CHECK_FALSE(world.cache.wait(kA, 8));
-    if (how == 0) world.cache.handle_answer(kA, kMac, true, true, false, world.now);
-    if (how == 1) world.cache.handle_answer(kA, kMac, false, false, true, world.now);
+    if (how == 0) world.cache.handle_answer(kA, kMac, true, true, world.now);
+    if (how == 1) world.cache.handle_answer(kA, kMac, false, false, world.now);
     if (how == 2) world.cache.handle_question(kA, kMac, world.now);
-    if (how == 3) CHECK(world.cache.set_static(kA, kMac));
     const auto released = world.released();
     REQUIRE(released.size() == 2);
     CHECK(released[0].packet == 7);
@@ -178,12 +177,12 @@ TEST_CASE("every answer in every state, as appendix C of RFC 4861 has it") {
     World world;
     world.become(kB, row.before);
     const std::optional<MacAddress> station = row.none ? std::nullopt : std::optional(row.other ? kOther : kMac);
-    world.cache.handle_answer(kB, station, row.solicited, row.override_entry, false, world.now);
+    world.cache.handle_answer(kB, station, row.solicited, row.override_entry, world.now);
     CHECK(world.cache.state(kB) == row.after);
     if (row.after != I) CHECK(world.cache.resolve(kB, world.now) == (row.other_after ? kOther : kMac));
   }
   World world;
-  world.cache.handle_answer(kB, kMac, true, true, true, world.now);
+  world.cache.handle_answer(kB, kMac, true, true, world.now);
   CHECK_FALSE(world.cache.state(kB));  // unsolicited
 }
 
@@ -210,10 +209,7 @@ TEST_CASE("neighbour cache: solicitations of others, reachability confirmations,
   world.become(kB, State::incomplete);
   world.cache.confirm(kB, world.now);
   CHECK(world.cache.state(kB) == State::incomplete);
-  world.cache.handle_answer(kB, kMac, true, true, true, world.now);
-  CHECK(world.cache.is_router(kB));
-  world.cache.handle_answer(kB, kMac, true, true, false, world.now);
-  CHECK_FALSE(world.cache.is_router(kB));
+  world.cache.handle_answer(kB, kMac, true, true, world.now);
   // A router sets the timers (RFC 4861, 6.3.4).
   world.cache.set_times(2 * kSecond, 100 * kMillisecond);
   world.cache.confirm(kB, world.now);
@@ -223,21 +219,6 @@ TEST_CASE("neighbour cache: solicitations of others, reachability confirmations,
   const Nanoseconds start = world.now;
   for (uint32_t i = 0; i < 3; ++i) world.next();
   CHECK(world.now == start + 200 * kMillisecond);
-}
-
-TEST_CASE("neighbour cache: a static entry does not change") {
-  World world;
-  REQUIRE(world.cache.set_static(kA, kMac));
-  world.cache.handle_answer(kA, kOther, true, true, false, world.now);
-  world.cache.handle_question(kA, kOther, world.now);
-  world.cache.confirm(kA, world.now);
-  world.now += 1000 * kSecond;
-  CHECK(world.ask().empty());
-  CHECK(world.cache.resolve(kA, world.now) == kMac);
-  CHECK(world.cache.state(kA) == State::reachable);
-  world.cache.remove(kA);
-  CHECK_FALSE(world.cache.state(kA));
-  world.cache.remove(kA);
 }
 
 TEST_CASE("a full table: strangers take nothing away, what is not used gives way") {
@@ -267,19 +248,12 @@ TEST_CASE("a full table: strangers take nothing away, what is not used gives way
   gateway.become(address(0), State::stale);
   for (uint32_t i = 1; i < 4; ++i) {
     gateway.cache.handle_question(address(i), kOther, gateway.now);
-    gateway.cache.handle_answer(address(i), kOther, true, true, false, gateway.now);
+    gateway.cache.handle_answer(address(i), kOther, true, true, gateway.now);
   }
   for (uint32_t i = 10; i < 13; ++i) CHECK_FALSE(gateway.cache.resolve(address(i), gateway.now));
   CHECK(gateway.cache.state(address(0)) == State::stale);
   CHECK_FALSE(gateway.cache.resolve(address(13), gateway.now));  // nor does an unresolved entry replace it
   CHECK(gateway.cache.state(address(0)) == State::stale);
-  World fixed{.cache = Neighbours({.places = 2})};
-  REQUIRE(fixed.cache.set_static(address(1), kMac));
-  REQUIRE(fixed.cache.set_static(address(2), kMac));
-  CHECK_FALSE(fixed.cache.set_static(address(3), kMac));
-  CHECK_FALSE(fixed.cache.resolve(address(3), fixed.now));
-  CHECK(fixed.cache.counters().no_place == 1);
-  CHECK(fixed.cache.wait(address(3), 1) == 1u);
 }
 
 TEST_CASE("neighbour cache: random events: lookups are right, packets return once, solicitations are limited") {
@@ -298,10 +272,9 @@ TEST_CASE("neighbour cache: random events: lookups are right, packets return onc
             if (const auto dropped = world.cache.wait(address, packet)) REQUIRE(waiting.erase(*dropped) == 1);
           }
           break;
-        case 3: world.cache.handle_answer(address, mac, random() % 2 == 0, random() % 2 == 0, random() % 2 == 0, world.now); break;
+        case 3: world.cache.handle_answer(address, mac, random() % 2 == 0, random() % 2 == 0, world.now); break;
         case 4: world.cache.handle_question(address, mac, world.now); break;
         case 5: world.cache.confirm(address, world.now); break;
-        case 6: if (random() % 5 == 0) world.cache.remove(address); break;
         case 7: world.now += static_cast<Nanoseconds>(random() % 3000) * kMillisecond; break;
       }
       std::map<std::string, int> asked;
