@@ -21,7 +21,7 @@ from program_roles import Side, end, with_loopback
 from spaces import Host, Spaces, can_be_made, ip
 
 UNETD, UNETCTL, UNET_SOCKETS, STRESS = map(os.path.abspath, sys.argv[1:5]) if len(sys.argv) == 5 else [""] * 4
-SECONDS = 60 if "UNET_LONG" in os.environ else 5
+SECONDS = 60 if "UNET_LONG" in os.environ else 2
 NOBODY = {4: "10.86.0.77", 6: "fd00:86::77"}  # unused addresses of the network
 WORKERS, SLOW = 3, 20
 PORT, PORT_KILLED, PORT_STEADY, PORT_PREFORK = 8300, 8310, 8320, 8330
