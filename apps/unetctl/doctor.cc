@@ -130,7 +130,7 @@ Finding capabilities(const Machine& machine) {
     unsigned bit;
     const char* name;
   };
-  constexpr Capability kWanted[] = {{12, "net_admin"}, {13, "net_raw"}, {14, "ipc_lock"}};
+  constexpr Capability kWanted[] = {{12, "net_admin"}, {13, "net_raw"}, {14, "ipc_lock"}, {39, "bpf"}};
   const uint64_t set = std::strtoull(rest_of_line(machine.root / "proc/self/status", "CapEff:").c_str(), nullptr, 16);
   std::string lacking;
   for (const Capability& each : kWanted) {
@@ -138,7 +138,7 @@ Finding capabilities(const Machine& machine) {
   }
   if (lacking.empty()) return {State::ok, "all that a unetd of this user needs", ""};
   return {State::missing, "this user lacks " + lacking + ": its unetd opens no interface unless the program's file has them",
-          "setcap cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v unetd)"};
+          "setcap cap_net_admin,cap_net_raw,cap_ipc_lock,cap_bpf+ep $(command -v unetd)"};
 }
 
 Finding service(const Machine& machine) {

@@ -35,7 +35,7 @@ struct FakeRoot {
 
 const FakeRoot& good() {
   static const FakeRoot root({
-      {"proc/self/status", "Name:\tunetctl\nCapEff:\t0000000000007000\nCpus_allowed_list:\t0-1,4\n"},
+      {"proc/self/status", "Name:\tunetctl\nCapEff:\t0000008000007000\nCpus_allowed_list:\t0-1,4\n"},
       {"proc/self/limits", "Max locked memory         unlimited            unlimited            bytes\n"},
       {"proc/sys/kernel/osrelease", "6.1.0-13-amd64\n"},
       {"proc/7/comm", "systemd\n"},
@@ -80,7 +80,7 @@ TEST_CASE("each check finds its fault and names what mends it") {
     CHECK(finding.state != Finding::State::ok);
     CHECK_FALSE(finding.remedy.empty());
   }
-  CHECK(found.at("capabilities").remedy == "setcap cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v unetd)");
+  CHECK(found.at("capabilities").remedy == "setcap cap_net_admin,cap_net_raw,cap_ipc_lock,cap_bpf+ep $(command -v unetd)");
   CHECK(found.at("hugepages").found.rfind("254 MiB", 0) == 0);
   CHECK(found.at("locked memory").found.rfind("8192 KiB", 0) == 0);
 }

@@ -164,9 +164,9 @@ void add_upgrade(CLI::App& app, Options& options) {
                           ->group("Commands that change (root and the owner)");
   upgrade->add_option("--binary", options.program, "the unetd to start (default: the file now at the old one's path)")
       ->check(CLI::ExistingFile);
-  upgrade->footer("For network interfaces started with --takeover. Local channels do not pause; channels to other hosts are closed\n"
-                  "(wire_lost), except static ones. Returns when the new network interface serves. If it cannot, the old one goes\n"
-                  "on, and the reason is printed.");
+  upgrade->footer("For network interfaces started with --takeover. Local channels do not pause; channels to other hosts go on if\n"
+                  "their wire returns with its address and MTU. Returns when the new network interface serves. If it cannot,\n"
+                  "the old one goes on, and the reason is printed.");
   upgrade->callback([&options] { options.command = Options::Command::upgrade; });
 }
 

@@ -117,6 +117,7 @@ void add_endpoint(Exposition& out, const json& endpoint) {
 void add_port(Exposition& out, const json& port) {
   const Labels labels{{"port", port.at("port").dump()}, {"address", port.value("address", "")}};
   add_all(out, "unet_port_", "Of a wire, as its driver counts", labels, part(port, "counters"));
+  add_all(out, "unet_port_ip_", "Of the IP host on a wire", labels, part(part(port, "ip"), "counters"));
 }
 
 void add_ni(Exposition& out, const json& report) {

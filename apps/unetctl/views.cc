@@ -63,7 +63,8 @@ json flat_counters(const json& report, bool drops) {
     }
     add_engines(list, report, "counters");
     for (const json& port : report.at("ports")) {
-      if (port.contains("counters")) add_counters(list, "port " + port.at("port").dump(), port.at("counters"));
+      add_counters(list, "port " + port.at("port").dump(), part(port, "counters"));
+      add_counters(list, "ip of port " + port.at("port").dump(), part(part(port, "ip"), "counters"));
     }
   }
   for (const json& endpoint : report.at("endpoints")) add_counters(list, name_of(endpoint), endpoint.at(drops ? "drops" : "counters"));

@@ -8,7 +8,7 @@
 
 namespace unet::unetctl {
 
-// The names of all views: endpoints, channels, names, counters, drops, clients, users, held, ports, hosts.
+// The names of the views that are commands: endpoints, channels, names, counters, drops, clients, users, held, ports, hosts.
 const std::vector<std::string>& view_names();
 
 // A member that is an object; an empty object if it is missing.
