@@ -6,7 +6,7 @@
 //
 // Retries therefore use up a budget, the patience. Waiting that ends in a drop spends it. Waiting that ends in success fills it, and so
 // does a sixteenth of all time. However many such frames there are, the wire stands still for at most 10 ms, plus a sixteenth of the time,
-// plus as long again as it would have waited anyway. With no budget left, a refused frame is dropped at once, as by a full queue.
+// plus the time of waits that ended in success. With no budget left, a refused frame is dropped at once, as by a full queue.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// counters.h - names of all counters: per endpoint (its owner reads them in the segment) and per NI.
+// counters.h - the counters of endpoints, which their owners read in the segment, and of the engine.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// all_paths.h - every path that unet-bench can measure. A new path is one .cc file and one line in all_paths.cc.
+// all_paths.h - every path that unet-bench can measure. path.h says what a new path touches.
 #pragma once
 
 #include "apps/bench/frame/path.h"

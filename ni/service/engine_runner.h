@@ -35,7 +35,7 @@ class EngineRunner {
   EngineRunner& operator=(const EngineRunner&) = delete;
 
   Status open();
-  // `drivers`: one per port of the NI, as Engine expects; with `links`, LinkPorts stand for ports of other engines.
+  // `drivers`: one per port of the NI, as Engine expects; `links` lead to ports of other engines.
   Status build(std::vector<std::unique_ptr<Driver>> drivers, int service_wake, engine::LinkFabric* links,
                engine::EngineCheckpoint checkpoint);
 

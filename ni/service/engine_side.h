@@ -1,4 +1,4 @@
-// engine_side.h - the rest of the NI as the service and its parts see it: mailboxes of engines, and calls to them.
+// engine_side.h - the engines as the service and its parts see them: mailboxes, and calls to them.
 #pragma once
 
 #include <cstddef>

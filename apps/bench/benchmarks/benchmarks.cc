@@ -20,7 +20,7 @@ constexpr std::pair<Ability, const char*> kLacks[] = {
     {Ability::emulated, "is not compared with emulated endpoints"},
     {Ability::sleeps, "never sleeps"},
 };
-constexpr Ability kLastOfLimits = Ability::layer;  // up to it a limit stands for any path
+constexpr Ability kLastOfLimits = Ability::layer;  // limits take part in benchmarks of this ability and of those before it
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // path.h - one way of moving messages between two processes that unet-bench measures: a limit of the machine, a
-// path of U-Net, the kernel, or a bare driver. A new path is one .cc file below paths/, and lines in paths.h and all_paths.cc.
+// path of U-Net, the kernel, or a bare driver. A new path is one .cc file below paths/, and lines in
+// paths.h, all_paths.cc and meson.build.
 //
 // Life: prepare() in the parent before the fork; then in both processes set_up(), any number of run() (both sides at
 // the same time, with the same Slice), tear_down(). Side B's object is the fork's copy of side A's.
