@@ -1,8 +1,6 @@
 // drivers.cc - opens what a specification names: a wire (make_wire()) inside its wrappers (wrapper_spec.h); the help about all of them.
 #include "apps/drivers.h"
 
-#include <algorithm>
-
 #include "apps/kernel_spec.h"
 #include "apps/pcap_spec.h"
 #include "apps/spec_values.h"
@@ -74,35 +72,48 @@ Made make_dpdk(std::string_view text, bool checksums) {
   return drivers::DpdkPort::open(*options).map([](auto port) { return std::unique_ptr<Driver>(std::move(port)); });
 }
 
-Made make_wire(std::string_view name, std::string_view options, bool all_types, bool segments) {
-  if (name == "dpdk") return make_dpdk(options, segments);
-  if (name == "pcap") return make_pcap(options, all_types);
-  if (name == "packet") return make_packet(options, all_types, segments);
-  if (name == "tap") return make_tap(options, segments);
-  if (name == "xdp") return make_xdp(options, all_types);
-  if (name == "nowhere") {
-    if (!options.empty()) return fail(Errc::invalid_argument, "nowhere: takes no options");
-    return std::make_unique<drivers::Nowhere>();
+Made make_nowhere(std::string_view options) {
+  if (!options.empty()) return fail(Errc::invalid_argument, "nowhere: takes no options");
+  return std::make_unique<drivers::Nowhere>();
+}
+
+Made make_none(std::string_view options) {
+  if (!options.empty()) return fail(Errc::invalid_argument, "none: takes no options");
+  return nullptr;
+}
+
+// `all_types`: the wire must deliver frames of all Ethernet types. `segments`: no wrapper needs to see packets as they are on the wire.
+struct WireKind {
+  std::string_view form;  // its name, and what follows
+  Made (*open)(std::string_view options, bool all_types, bool segments);
+};
+constexpr WireKind kWires[] = {
+    {"dpdk:DEVICE", [](std::string_view options, bool, bool segments) { return make_dpdk(options, segments); }},
+    {"pcap:OPTIONS", [](std::string_view options, bool all_types, bool) { return make_pcap(options, all_types); }},
+    {"packet:OPTIONS", make_packet},
+    {"tap:OPTIONS", [](std::string_view options, bool, bool segments) { return make_tap(options, segments); }},
+    {"xdp:OPTIONS", [](std::string_view options, bool all_types, bool) { return make_xdp(options, all_types); }},
+    {"nowhere", [](std::string_view options, bool, bool) { return make_nowhere(options); }},
+    {"none", [](std::string_view options, bool, bool) { return make_none(options); }}};
+
+Made make_wire(std::string_view text, bool all_types, bool segments) {
+  std::string forms;
+  for (const WireKind& kind : kWires) {
+    if (name_in(kind.form) == name_in(text)) return kind.open(options_in(text), all_types, segments);
+    forms += (forms.empty() ? "" : ", ") + std::string(kind.form);
   }
-  if (name == "none") {
-    if (!options.empty()) return fail(Errc::invalid_argument, "none: takes no options");
-    return nullptr;
+  if (const WrapperKind* const wrapper = wrapper_kind(text)) {
+    return fail(Errc::invalid_argument, std::string(name_in(text)) + ": is a wrapper: a wire has to follow, for example " +
+                                            std::string(options_in(text).empty() ? wrapper->form : text) + " / dpdk:...");
   }
-  if (is_wrapper(name)) {
-    return fail(Errc::invalid_argument, std::string(name) + ": is a wrapper: a wire has to follow, for example " + std::string(name) +
-                                            (options.empty() ? ":OPTIONS" : ":" + std::string(options)) + " / dpdk:...");
-  }
-  return fail(Errc::invalid_argument, "there is no wire '" + std::string(name) + "'; wires: dpdk:DEVICE, pcap:OPTIONS, " +
-                                          "packet:OPTIONS, tap:OPTIONS, xdp:OPTIONS, nowhere, none; "
-                                          "wrappers before a wire: udp:OPTIONS /, vlan:OPTIONS /, faulty:OPTIONS /, capture:OPTIONS /, "
-                                          "trace /");
+  return fail(Errc::invalid_argument, "there is no wire '" + std::string(name_in(text)) + "'; wires: " + forms +
+                                          "; wrappers before a wire, each with ' / ' behind it: " + wrapper_forms());
 }
 
 }  // namespace
 
 Made make_driver(std::string_view specification, bool with_ip) {
-  bool all_types = with_ip;  // the wire must deliver frames of all Ethernet types
-  bool segments = true;      // no wrapper needs to see packets as they are on the wire
+  bool all_types = with_ip, segments = true;  // as in WireKind
   if (specification.size() > kLengthMax) return fail(Errc::invalid_argument, "a driver specification has at most 16000 characters");
   // The wrappers, from the left. The last part is the wire.
   std::vector<Wrapper> wrappers;
@@ -110,18 +121,19 @@ Made make_driver(std::string_view specification, bool with_ip) {
   for (size_t slash; (slash = rest.find(" / ")) != std::string_view::npos; rest = trim(rest.substr(slash + 3))) {
     if (wrappers.size() == kWrappersMax) return fail(Errc::invalid_argument, "a wire takes at most 8 wrappers");
     const std::string_view text = trim(rest.substr(0, slash));
-    if (with_ip && text.starts_with("udp:")) {
+    if (with_ip && name_in(text) == "udp") {
       return fail(Errc::invalid_argument, "a wire under the udp wrapper cannot have IP: leave out udp:, or ip");
     }
-    segments = segments && (text.starts_with("capture") || text.starts_with("trace"));
-    all_types = all_types || text.starts_with("udp:") || text.starts_with("vlan:");
+    if (const WrapperKind* const kind = wrapper_kind(text)) {
+      segments = segments && kind->takes_segments;
+      all_types = all_types || kind->needs_all_types;
+    }
     auto wrapper = parse_wrapper(text);
     if (!wrapper) return tl::unexpected(wrapper.error());
     wrappers.push_back(std::move(*wrapper));
   }
   if (rest.empty() && wrappers.empty()) return nullptr;
-  const size_t colon = std::min(rest.find(':'), rest.size());
-  Made driver = make_wire(rest.substr(0, colon), rest.substr(std::min(colon + 1, rest.size())), all_types, segments);
+  Made driver = make_wire(rest, all_types, segments);
   if (!driver) return driver;
   if (*driver == nullptr && !wrappers.empty()) return fail(Errc::invalid_argument, "none: a wrapper needs a wire");
   for (size_t i = wrappers.size(); i-- > 0 && driver;) driver = wrappers[i](std::move(*driver));

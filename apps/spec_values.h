@@ -27,6 +27,13 @@ Status assign(std::string_view name, const Result<T>& value, Field& field) {
   return {};
 }
 
+// The parts of "NAME:OPTIONS"; no options without a colon.
+inline std::string_view name_in(std::string_view text) { return text.substr(0, text.find(':')); }
+inline std::string_view options_in(std::string_view text) {
+  const size_t colon = text.find(':');
+  return colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
+}
+
 // "a=1,b,c=2" as pairs, in order. A word without '=' has an empty value.
 std::vector<std::pair<std::string, std::string>> split_options(std::string_view text);
 

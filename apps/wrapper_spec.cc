@@ -1,7 +1,6 @@
 // wrapper_spec.cc - parses the options of each wrapper.
 #include "apps/wrapper_spec.h"
 
-#include <algorithm>
 #include <bit>
 #include <string>
 
@@ -110,13 +109,11 @@ Result<Wrapper> parse_vlan(std::string_view text) {
   return [options](std::unique_ptr<Driver> wire) -> Made { return std::make_unique<drivers::Vlan>(std::move(wire), options); };
 }
 
-struct Known {
-  std::string_view name;
-  Result<Wrapper> (*parse)(std::string_view options);
-  bool takes_queues;  // it can wrap each queue of a wire separately
-};
-constexpr Known kWrappers[] = {{"faulty", parse_faulty, false}, {"capture", parse_capture, false}, {"trace", parse_trace, false},
-                               {"udp", parse_udp, true},        {"vlan", parse_vlan, true}};
+constexpr WrapperKind kWrappers[] = {{.form = "udp:OPTIONS", .parse = parse_udp, .takes_queues = true, .needs_all_types = true},
+                                     {.form = "vlan:OPTIONS", .parse = parse_vlan, .takes_queues = true, .needs_all_types = true},
+                                     {.form = "faulty:OPTIONS", .parse = parse_faulty},
+                                     {.form = "capture:OPTIONS", .parse = parse_capture, .takes_segments = true},
+                                     {.form = "trace", .parse = parse_trace, .takes_segments = true}};
 
 // For a wrapper with state of its own, which several threads would share on a wire with several queues.
 Wrapper of_one_queue(std::string name, Wrapper wrapper) {
@@ -129,21 +126,26 @@ Wrapper of_one_queue(std::string name, Wrapper wrapper) {
 
 }  // namespace
 
-bool is_wrapper(std::string_view name) {
-  return std::any_of(std::begin(kWrappers), std::end(kWrappers), [&](const Known& known) { return known.name == name; });
+const WrapperKind* wrapper_kind(std::string_view text) {
+  for (const WrapperKind& kind : kWrappers) {
+    if (name_in(kind.form) == name_in(text)) return &kind;
+  }
+  return nullptr;
 }
 
 Result<Wrapper> parse_wrapper(std::string_view text) {
-  const size_t colon = std::min(text.find(':'), text.size());
-  for (const Known& known : kWrappers) {
-    if (known.name != text.substr(0, colon)) continue;
-    Result<Wrapper> wrapper = known.parse(text.substr(std::min(colon + 1, text.size())));
-    if (!wrapper || known.takes_queues) return wrapper;
-    return of_one_queue(std::string(known.name), std::move(*wrapper));
-  }
-  return fail(Errc::invalid_argument,
-              "'" + std::string(text) + "' stands before ' / ', where only wrappers may: udp:OPTIONS, vlan:OPTIONS, faulty:OPTIONS, "
-                                           "capture:OPTIONS or trace");
+  const WrapperKind* const kind = wrapper_kind(text);
+  if (kind == nullptr)
+    return fail(Errc::invalid_argument, "'" + std::string(text) + "' stands before ' / ', where only wrappers may: " + wrapper_forms());
+  Result<Wrapper> wrapper = kind->parse(options_in(text));
+  if (!wrapper || kind->takes_queues) return wrapper;
+  return of_one_queue(std::string(name_in(text)), std::move(*wrapper));
+}
+
+std::string wrapper_forms() {
+  std::string forms;
+  for (const WrapperKind& kind : kWrappers) forms += (forms.empty() ? "" : ", ") + std::string(kind.form);
+  return forms;
 }
 
 }  // namespace unet::apps
