@@ -32,12 +32,11 @@ int refuse(const Error& error) {
   return kFailure;
 }
 
-// Programs of libfabric find U-Net's provider: it is in a build directory beside this program, or in the installed place.
+// Programs of libfabric find U-Net's provider: it is in a build directory beside this program, or installed below the same prefix.
 void announce_provider() {
   std::error_code ignored;
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  const std::filesystem::path installed = UNET_PROVIDER_DIR;
-  for (const std::filesystem::path& each : {here / "../../fabric", installed}) {
+  for (const std::filesystem::path& each : {here / "../../fabric", here / ".." / UNET_PROVIDER_DIR}) {
     if (!std::filesystem::exists(each / "libunet-fi.so", ignored)) continue;
     ::setenv("FI_PROVIDER_PATH", std::filesystem::canonical(each, ignored).c_str(), 0);  // the user's own value stays
     return;
