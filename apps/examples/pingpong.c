@@ -2,6 +2,7 @@
 //
 //   cc -o pingpong pingpong.c $(pkg-config --cflags --libs unet)
 //   unet-run -n 2 -- ./pingpong
+//   UNET_RANK=0 ./pingpong   on one host, and   UNET_RANK=1 ./pingpong pong@HOST   on another
 #include <stdio.h>
 #include <stdlib.h>
 #include <unet/unet.h>
@@ -12,7 +13,7 @@ static unet_message receive(unet_endpoint *endpoint) {
   return message;  // it lies in memory shared with the sender, until unet_release()
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   const char *rank = getenv("UNET_RANK");
   unet_connect_options patient = {.size = sizeof patient, .wait_ns = 10000000000};  // until the other process has its name
   unet_context *context;
@@ -25,7 +26,7 @@ int main(void) {
     unet_send(endpoint, channel, message.data, message.length, 0);
     unet_release(endpoint, &message);
   } else {
-    if ((channel = unet_connect(endpoint, "pong", &patient)) < 0) goto failed;
+    if ((channel = unet_connect(endpoint, argc > 1 ? argv[1] : "pong", &patient)) < 0) goto failed;
     unet_send(endpoint, channel, "ping", 4, 0);
     unet_message message = receive(endpoint);
     printf("%.*s came back\n", (int)message.length, (const char *)message.data);

@@ -1,5 +1,5 @@
 # guide.py - the programs of a guide in docs/ and the commands that build and run them, as written, on the files that `meson install` leaves;
-# used by splitc_page.py and rpc_page.py.
+# used by splitc_page.py and guide_page.py.
 #
 # An indented block that begins with "// NAME.cc - " is that file. In a block of commands, a line that begins with "$ " is a command, and the
 # lines below are its output, in any order.
@@ -20,7 +20,7 @@ def blocks(document, section):
     if section is not None:
         text = text.split(f"\n## {section}\n")[1].split("\n## ")[0]
     found = re.findall(r"(?:^    .*\n(?:\n(?=    ))*)+", text, re.M)
-    found = [re.sub(r"^    ", "", block, flags=re.M) for block in found]
+    found = [part for block in found for part in re.split(r"\n\n(?=\$ )", re.sub(r"^    ", "", block, flags=re.M))]
     return found if section is not None else [block for block in found if re.match(r"// \w+\.cc? - |\$ ", block)]
 
 
