@@ -310,6 +310,20 @@ int unet_am_start_map(unet_am_endpoint* endpoint, uint32_t index, const char* ta
   }, index, tag);
 }
 
+int unet_am_poll_map(unet_am_endpoint* endpoint, uint32_t index) {
+  return guarded([&] {
+    if (endpoint == nullptr) return null_argument("endpoint");
+    const auto held = hold(endpoint);
+    am::Endpoint& it = *endpoint->endpoint;
+    if (it.is_mapped(index)) return 0;
+    const Error* const failure = it.map_failure(index);
+    if (failure == nullptr && it.in_use(index)) return int{UNET_EPENDING};
+    const Error why = failure != nullptr ? *failure : Error{Errc::not_found, "translation " + std::to_string(index) + " is not in use"};
+    (void)it.unmap(index);
+    return failed(why);
+  });
+}
+
 int unet_am_unmap(unet_am_endpoint* endpoint, uint32_t index) {
   return guarded([&] {
     if (endpoint == nullptr) return null_argument("endpoint");

@@ -19,6 +19,8 @@ Errc error_of(CallStatus status) noexcept {
   }
 }
 
+Nanoseconds deadline_after(Nanoseconds begun, Nanoseconds timeout) noexcept { return timeout < kNever - begun ? begun + timeout : kNever; }
+
 }  // namespace
 
 // ---- importing
@@ -65,7 +67,7 @@ Status Client::import_into(Binding& binding, Nanoseconds timeout, Nanoseconds wa
     if (const Status mapped = endpoint_->map(remote.index, remote.target, am::kAnyTag, connect); !mapped) return mapped;
   }
   Import import;
-  const Status sent = send_import(binding, import, timeout < kNever - begun ? begun + timeout : kNever);
+  const Status sent = send_import(binding, import, deadline_after(begun, timeout));
   if (!sent) return sent;
   wait_locked(import.call);
   return take_import(binding, import);
@@ -83,7 +85,7 @@ Status Client::import_step(Binding& binding, std::unique_ptr<Import>& import, Na
   }
   if (!endpoint_->has_credit(remote.index)) return {};
   import = std::make_unique<Import>();
-  return send_import(binding, *import, monotonic_now() + timeout);
+  return send_import(binding, *import, deadline_after(monotonic_now(), timeout));
 }
 
 Status Client::send_import(const Binding& binding, Import& import, Nanoseconds deadline) {
@@ -143,10 +145,7 @@ bool Binding::ready(PendingCall* call) {
 }
 
 // Of a call that starts now.
-Nanoseconds Binding::deadline() const noexcept {
-  const Nanoseconds now = monotonic_now();
-  return timeout_ < kNever - now ? now + timeout_ : kNever;
-}
+Nanoseconds Binding::deadline() const noexcept { return deadline_after(monotonic_now(), timeout_); }
 
 void Binding::start_bytes(PendingCall& call, uint16_t number, std::span<const Bytes> parts) {
   const FiberLock held(*client_);

@@ -20,6 +20,7 @@ struct unet_rpc_binding {
   unet_rpc_client* client;
   Binding binding;
   uint32_t failure = 0;  // of the last call that was waited for
+  std::unique_ptr<Import> import = nullptr;  // unet_rpc_import_poll() waits for it
 };
 
 struct unet_rpc_client {
@@ -122,6 +123,20 @@ int arm(auto& side, int* descriptor, int64_t* limit_ns) noexcept {
   return 1;
 }
 
+// Adds the binding that `make` returns to the client.
+int add_binding(unet_rpc_client* client, const char* target, const char* interface, unet_rpc_binding** binding, const auto& make) noexcept {
+  return guarded([&] {
+    if (client == nullptr || binding == nullptr) return null_argument(client == nullptr ? "client" : "binding");
+    if (target == nullptr || interface == nullptr) return null_argument(target == nullptr ? "target" : "interface");
+    *binding = nullptr;
+    Result<Binding> made = make();
+    if (!made) return failed(made.error());
+    auto owned = std::make_unique<unet_rpc_binding>(unet_rpc_binding{.client = client, .binding = std::move(*made)});
+    *binding = client->bindings.emplace_back(std::move(owned)).get();
+    return 0;
+  });
+}
+
 template <typename Value>
 void take_if_set(Value from, Value& to) noexcept {
   if (from != 0) to = from;
@@ -167,15 +182,24 @@ void unet_rpc_client_destroy(unet_rpc_client* client) { delete client; }
 
 int unet_rpc_import(unet_rpc_client* client, const char* target, const char* interface, uint32_t version, int64_t timeout_ns,
                     unet_rpc_binding** binding) {
+  return add_binding(client, target, interface, binding, [&] {
+    return client->client->import(target, Interface{interface, version}, to_timeout(timeout_ns));
+  });
+}
+
+int unet_rpc_import_start(unet_rpc_client* client, const char* target, const char* interface, uint32_t version,
+                          unet_rpc_binding** binding) {
+  return add_binding(client, target, interface, binding, [&]() -> Result<Binding> {
+    return client->client->bind_later(target, Interface{interface, version});
+  });
+}
+
+int unet_rpc_import_poll(unet_rpc_binding* binding, int64_t timeout_ns) {
   return guarded([&] {
-    if (client == nullptr || binding == nullptr) return null_argument(client == nullptr ? "client" : "binding");
-    if (target == nullptr || interface == nullptr) return null_argument(target == nullptr ? "target" : "interface");
-    *binding = nullptr;
-    auto made = client->client->import(target, Interface{interface, version}, to_timeout(timeout_ns));
-    if (!made) return failed(made.error());
-    auto owned = std::make_unique<unet_rpc_binding>(unet_rpc_binding{.client = client, .binding = std::move(*made)});
-    *binding = client->bindings.emplace_back(std::move(owned)).get();
-    return 0;
+    if (binding == nullptr) return null_argument("binding");
+    const Status step = binding->binding.open_step(binding->import, to_timeout(timeout_ns));
+    if (!step) return failed(step.error());
+    return binding->binding.is_open() ? 0 : int{UNET_EPENDING};
   });
 }
 

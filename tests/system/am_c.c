@@ -229,6 +229,14 @@ static void what_comes_back(void) {
   REQUIRE(seen.tag == 77);
   REQUIRE(unet_am_start_map(a, 1, "am_c/nobody", 1, NULL) == 0);
   RETURNED(unet_am_request_short(a, 1, ECHO, NULL, 0), UNET_AM_BAD_ENDPOINT, UNET_AM_SHORT_REQUEST, ECHO);
+  REQUIRE(unet_am_poll_map(a, 0) == 0 && unet_am_unmap(a, 1) == 0 && unet_am_poll_map(a, 1) == UNET_ENOTFOUND);
+  REQUIRE(unet_am_start_map(a, 1, "am_c/nobody", 1, NULL) == 0);
+  int mapped = UNET_EPENDING;
+  UNTIL(mapped != UNET_EPENDING, (unet_am_poll(bundle), mapped = unet_am_poll_map(a, 1)));
+  REQUIRE(mapped == UNET_ENOTFOUND && !unet_am_in_use(a, 1));
+  REQUIRE(unet_am_start_map(a, 1, "am_c/b", 77, NULL) == 0);
+  UNTIL(mapped == 0, (unet_am_poll(bundle), mapped = unet_am_poll_map(a, 1)));
+  REQUIRE(unet_am_unmap(a, 1) == 0);
   REQUIRE(strcmp(unet_am_name_of(back.status), "bad_endpoint") == 0 && strcmp(unet_am_name_of(UNET_AM_EBADCALL), "bad_call") == 0);
   REQUIRE(strcmp(unet_am_name_of(0), "unknown") == 0 && strcmp(unet_am_name_of(11), "unknown") == 0);
   uint64_t value = 0;

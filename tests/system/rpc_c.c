@@ -326,6 +326,13 @@ static void check_refusals(void) {
   REQUIRE(unet_rpc_import(client, "rpc_c", "test", 8, UNET_FOREVER, &binding) == UNET_ENOTFOUND && binding == NULL);
   REQUIRE(strstr(unet_error_text(), "test") != NULL);
   REQUIRE(unet_rpc_import(client, "rpc_c_is_not_there", "test", 7, UNET_FOREVER, &binding) == UNET_ENOTFOUND);
+  for (int there = 0; there < 2; ++there) {
+    int result = UNET_EPENDING;
+    REQUIRE(unet_rpc_import_start(client, there ? "rpc_c" : "rpc_c_is_not_there", "test", 7, &binding) == 0);
+    UNTIL(result != UNET_EPENDING, (unet_rpc_poll(client), result = unet_rpc_import_poll(binding, UNET_FOREVER)));
+    REQUIRE(result == (there ? 0 : UNET_ENOTFOUND));
+    unet_rpc_release(binding);
+  }
   REQUIRE(unet_rpc_import(client, NULL, "test", 7, UNET_FOREVER, &binding) == UNET_EINVALID);
   REQUIRE(unet_rpc_import(client, "rpc_c", NULL, 7, UNET_FOREVER, &binding) == UNET_EINVALID);
   atomic_store(&admits, 0);

@@ -94,6 +94,11 @@ void unet_rpc_client_destroy(unet_rpc_client *client);
 // those of unet_connect().
 int unet_rpc_import(unet_rpc_client *client, const char *target, const char *interface, uint32_t version, int64_t timeout_ns,
                     unet_rpc_binding **binding);
+// The steps of unet_rpc_import(), for a program that does other things meanwhile. unet_rpc_import_poll() returns UNET_EPENDING until it
+// returns the result: call unet_rpc_poll() or unet_rpc_wait() in between. `timeout_ns` is the time of the server's answer, from the step
+// that asks for it. unet_rpc_release() ends the import.
+int unet_rpc_import_start(unet_rpc_client *client, const char *target, const char *interface, uint32_t version, unet_rpc_binding **binding);
+int unet_rpc_import_poll(unet_rpc_binding *binding, int64_t timeout_ns);
 // Ends the binding; NULL is allowed. Calls that are under way go on.
 void unet_rpc_release(unet_rpc_binding *binding);
 
