@@ -140,6 +140,7 @@ void run_error_handler(am::Endpoint&, const Returned& returned, void* endpoint) 
   out.index = returned.index;
   out.arguments = returned.arguments.data();
   out.count = static_cast<uint32_t>(returned.arguments.size());
+  out.memory = returned.memory.data();
   no_throw([&] { self->error_handler(self, &out, self->error_context); });
 }
 

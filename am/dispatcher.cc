@@ -172,10 +172,11 @@ void Dispatcher::take_introduction(Peer& peer, const PacketFields& fields, Bytes
 // ---- replies of peers
 
 // Our error handler learns that the request gets no reply. A reply cannot be returned to the peer.
-void Dispatcher::reject_reply(const Peer& peer, const PacketFields& fields) {
+void Dispatcher::reject_reply(const Peer& peer, const PacketFields& fields, MutableBytes payload) {
   ++counters_.bad_reply;
-  const Kind kind = (fields.flags & PacketFlags::kGet) != 0 ? Kind::get_request : fields.kind;
-  handlers_.come_back(ReturnStatus::reply_rejected, kind, fields.handler, peer.index, {fields.arguments.data(), fields.count});
+  const bool get = (fields.flags & PacketFlags::kGet) != 0;
+  handlers_.come_back(ReturnStatus::reply_rejected, get ? Kind::get_request : fields.kind, fields.handler, peer.index,
+                      {fields.arguments.data(), fields.count}, get ? payload : MutableBytes());
 }
 
 void Dispatcher::dispatch_reply(Peer& peer, const PacketFields& fields, Bytes payload) {
@@ -190,7 +191,7 @@ void Dispatcher::dispatch_reply(Peer& peer, const PacketFields& fields, Bytes pa
 
 void Dispatcher::run_reply(Peer& peer, const PacketFields& fields, MutableBytes payload) {
   const Handler& handler = handlers_[fields.handler];
-  if (handler.function == nullptr || !handler.takes(fields.count)) return reject_reply(peer, fields);
+  if (handler.function == nullptr || !handler.takes(fields.count)) return reject_reply(peer, fields, payload);
   Token token(endpoint_, peer, fields, payload);
   handlers_.run(handler, token);
 }
@@ -217,7 +218,7 @@ void Dispatcher::end_get(Peer& peer) {
   if (!request.last) return;
   const std::span<const uint32_t> arguments(request.arguments.data(), request.count);
   if (const auto failed = std::exchange(peer.get_failed, std::nullopt)) {
-    handlers_.come_back(*failed, Kind::get_request, request.handler, request.index, arguments);
+    handlers_.come_back(*failed, Kind::get_request, request.handler, request.index, arguments, request.memory);
     return;
   }
   run_get_reply(peer, request.handler, arguments, request.memory);

@@ -75,7 +75,7 @@ class Dispatcher {
   // Replies of peers.
   void dispatch_reply(Peer& peer, const PacketFields& fields, Bytes payload);
   void run_reply(Peer& peer, const PacketFields& fields, MutableBytes payload);
-  void reject_reply(const Peer& peer, const PacketFields& fields);
+  void reject_reply(const Peer& peer, const PacketFields& fields, MutableBytes payload = {});
   void take_get(Peer& peer, const PacketFields& fields, Bytes payload);
   void end_get(Peer& peer);
   void run_get_reply(Peer& peer, uint8_t handler, std::span<const uint32_t> arguments, MutableBytes memory);

@@ -61,9 +61,10 @@ class HandlerTable {
     ++counters_.handled;
   }
   // Returns a message to the error handler.
-  Outcome come_back(ReturnStatus status, Kind kind, uint8_t handler, uint32_t index, std::span<const uint32_t> arguments) noexcept {
+  Outcome come_back(ReturnStatus status, Kind kind, uint8_t handler, uint32_t index, std::span<const uint32_t> arguments,
+                    MutableBytes memory = {}) noexcept {
     ++counters_.returned;
-    const Returned returned{.status = status, .kind = kind, .handler = handler, .index = index, .arguments = arguments};
+    const Returned returned{.status = status, .kind = kind, .handler = handler, .index = index, .arguments = arguments, .memory = memory};
     call([&] {
       if (error_function_ != nullptr) error_function_(endpoint_, returned, error_context_);
     });

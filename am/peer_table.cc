@@ -43,7 +43,8 @@ void PeerTable::end(Peer& peer) noexcept {
   ++changes_;
   const auto comes_back = [&](const PendingRequest& request) {
     if (request.kind == Kind::long_piece || (request.kind == Kind::get_request && !request.last)) return;
-    handlers_.come_back(ReturnStatus::unreachable, request.kind, request.handler, request.index, {request.arguments.data(), request.count});
+    handlers_.come_back(ReturnStatus::unreachable, request.kind, request.handler, request.index, {request.arguments.data(), request.count},
+                        request.kind == Kind::get_request ? request.memory : MutableBytes());
   };
   // First forget the gets: their owner may free the memory when it gets them back.
   const uint32_t answered = std::exchange(peer.gets_answered, peer.gets_begun);

@@ -126,10 +126,11 @@ class Token:
 Handler = Callable[[Token], None]
 
 
-def _destroy(bundle: Any, handlers: dict[int, Any], _: Any) -> None:
-    """With the handlers, which must live until then."""
+def _destroy(bundle: Any, handlers: dict[int, Any], gets: dict[int, Any], _: Any) -> None:
+    """With the handlers and the memory of gets, which must live until then."""
     lib.unet_am_bundle_destroy(bundle)
     handlers.clear()
+    gets.clear()
 
 
 class Endpoint(Closing):
@@ -143,6 +144,7 @@ class Endpoint(Closing):
         made = options("unet_am_options", same_user_only=int(same_user_only))
         bundle, out = ffi.new("unet_am_bundle **"), ffi.new("unet_am_endpoint **")
         self._handlers: dict[int, Any] = {}  # what C has pointers to; -1: of returned messages
+        self._gets: dict[int, list[Any]] = {}  # memory into which gets are under way, by address
         check(lib.unet_am_bundle_create(0, bundle))
         try:
             with context._use() as pointer:
@@ -154,10 +156,10 @@ class Endpoint(Closing):
             raise
         lib.unet_am_set_tag(out[0], tag)
         self._bundle = bundle[0]
-        self._handle = Handle(out[0], partial(_destroy, bundle[0], self._handlers), "endpoint of Active Messages")
+        self._handle = Handle(out[0], partial(_destroy, bundle[0], self._handlers, self._gets), "endpoint of Active Messages")
         self._raised = Raised()
         self._running = False  # a handler
-        self._gets: dict[int, list[Any]] = {}  # memory into which gets are under way, by address
+        self.on_returned(None)
 
     def close(self) -> None:
         """Closes all channels. Call flush() first, so that everything sent arrives."""
@@ -189,7 +191,7 @@ class Endpoint(Closing):
         """Sets the function that runs for each message of ours that comes back."""
         me = ffi.new_handle((weakref.ref(self), function))
         with self._handle as pointer:
-            lib.unet_am_set_error_handler(pointer, lib.unet_py_am_returned if function else ffi.NULL, me)
+            lib.unet_am_set_error_handler(pointer, lib.unet_py_am_returned, me)
         self._handlers[-1] = me
 
     def map(self, index: int, target: str, tag: int = ANY_TAG, *, path: Path = "automatic", timeout: float | None = 5.0,
@@ -333,6 +335,10 @@ def unet_py_am_returned(_: Any, returned: Any, context: Any) -> None:
     reference, function = ffi.from_handle(context)
     endpoint = reference()
     if endpoint is None:
+        return
+    if returned.memory:
+        endpoint._got(int(ffi.cast("uintptr_t", returned.memory)))
+    if function is None:
         return
     index = None if returned.index == 0xFFFFFFFF else returned.index
     arguments = tuple(ffi.unpack(returned.arguments, returned.count)) if returned.count else ()

@@ -216,10 +216,12 @@ static void what_comes_back(void) {
   RETURNED(unet_am_request_short(a, 7, ECHO, words, 2), UNET_AM_BAD_ENTRY, UNET_AM_SHORT_REQUEST, ECHO);
   REQUIRE(back.index == 7 && back.count == 2 && back_arguments[1] == 6);
   RETURNED(unet_am_request_short(a, 0, 99, words, 2), UNET_AM_BAD_HANDLER, UNET_AM_SHORT_REQUEST, 99);
-  REQUIRE(back.index == 0);
+  REQUIRE(back.index == 0 && back.memory == NULL);
   RETURNED(unet_am_request_short(a, 0, COUNTED, words, 1), UNET_AM_BAD_ARGUMENTS, UNET_AM_SHORT_REQUEST, COUNTED);
   RETURNED(unet_am_request_long(a, 0, DEPOSIT, 1 << 20, words, 1, NULL, 0), UNET_AM_BAD_SEGMENT_OFFSET, UNET_AM_LONG_REQUEST, DEPOSIT);
   RETURNED(unet_am_get(a, 0, ANSWER, 4000, mine, 97, NULL, 0), UNET_AM_BAD_LENGTH, UNET_AM_GET, ANSWER);
+  RETURNED(unet_am_get(a, 0, 99, 0, mine, 97, NULL, 0), UNET_AM_REPLY_REJECTED, UNET_AM_GET, 99);
+  REQUIRE(back.memory == mine);
   unet_am_set_tag(b, 77);
   REQUIRE(unet_am_tag(b) == 77);
   RETURNED(unet_am_request_medium(a, 0, ECHO, words, 8, NULL, 0), UNET_AM_BAD_TAG, UNET_AM_MEDIUM_REQUEST, ECHO);
