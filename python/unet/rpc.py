@@ -71,9 +71,18 @@ def _pump(handle: Handle, take: Callable[[], Any], arm: Any) -> Pump:
     return Pump(take, armed)
 
 
-def _destroy_call(client: Handle, pointer: Any) -> None:
-    if not client.is_parents:  # else it would cancel the parent's call
+# The garbage collector ends the objects of a cycle in any order, and the calls of a client must end before it: `calls` are those of C that
+# are not destroyed.
+def _destroy_call(client: Handle, calls: set[Any], pointer: Any) -> None:
+    if pointer in calls and not client.is_parents:  # else it would cancel the parent's call
+        calls.remove(pointer)
         lib.unet_rpc_pending_destroy(pointer)
+
+
+def _destroy_client(calls: set[Any], pointer: Any) -> None:
+    for call in calls:
+        lib.unet_rpc_cancel(call)
+    lib.unet_rpc_client_destroy(pointer)
 
 
 def _destroy_server(procedures: dict[tuple[str, int, int], Any], pointer: Any) -> None:
@@ -195,7 +204,8 @@ class Client(Closing):
         out = ffi.new("unet_rpc_client **")
         with context._use() as pointer:
             check(lib.unet_rpc_client_create(pointer, made, out))
-        self._handle = Handle(out[0], lib.unet_rpc_client_destroy, "client")
+        self._pointers: set[Any] = set()  # of all calls
+        self._handle = Handle(out[0], partial(_destroy_client, self._pointers), "client")
         self._calls: dict[Call, None] = {}  # under way
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pump: Pump | None = None
@@ -209,7 +219,8 @@ class Client(Closing):
         if self._handle.closed:
             return
         for call in list(self._calls):
-            call.cancel()
+            if call._pointer in self._pointers:
+                call.cancel()
         if self._pump is not None:
             self._pump.stop()
         with self._handle:
@@ -234,7 +245,8 @@ class Client(Closing):
     def _new_call(self) -> Call:
         out = ffi.new("unet_rpc_pending **")
         check(lib.unet_rpc_pending_create(out))
-        call = Call(self, ffi.gc(out[0], partial(_destroy_call, self._handle)))
+        self._pointers.add(out[0])
+        call = Call(self, ffi.gc(out[0], partial(_destroy_call, self._handle, self._pointers)))
         lib.unet_rpc_on_end(out[0], lib.unet_py_rpc_ended, call._me)
         return call
 
