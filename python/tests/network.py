@@ -1,8 +1,11 @@
 # network.py - a unetd and its endpoints, for the tests of this directory.
 import concurrent.futures
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 import unittest
 
 import daemon
@@ -42,6 +45,23 @@ class NetworkTest(unittest.TestCase):
         accepted = self.pool.submit(other.accept, HANG)
         channel = one.connect(f"other{self.pairs}", **options)
         return channel, accepted.result()
+
+    def assert_ctrl_c(self, call):
+        """Ctrl-C soon ends a call that waits."""
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+        pressed = []
+
+        def press():
+            pressed.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        timer = threading.Timer(0.25, press)
+        timer.start()
+        with self.assertRaises(KeyboardInterrupt):
+            call()
+        took = time.monotonic() - pressed[0]
+        timer.join()
+        self.assertLess(took, 0.2)
 
     def python(self, program, status=0):
         """Runs a program in a new interpreter, with `ni` defined; returns what it prints."""

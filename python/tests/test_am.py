@@ -101,6 +101,32 @@ class ActiveMessages(network.NetworkTest):
         with self.assertRaises(LookupError):
             self.client.map(5, "absent")
 
+    def test_a_get_that_comes_back_gives_its_memory_back(self):
+        returned, mine = [], bytearray(5)
+        self.server.expose(1 << 12)
+        self.client.on_returned(returned.append)
+        for handler, offset in ((1, 1 << 20), (200, 0)):  # beyond the segment; no such handler here
+            try:
+                self.client.get(0, handler, offset, mine, 4)
+            except unet.UndeliveredError:
+                pass
+            self.run_until(lambda: returned)
+            self.assertEqual((returned.pop().kind, self.client._gets), ("get", {}))
+        mine.extend(b"may grow again")
+        self.client.on_returned(None)
+        self.client.get(0, 200, 0, mine)
+        self.run_until(lambda: not self.client._gets)
+
+    def test_ctrl_c_ends_map(self):
+        silent = am.Endpoint(self.context, "silent")
+        self.addCleanup(silent.close)
+        self.assert_ctrl_c(lambda: self.client.map(1, "silent"))
+        self.assert_ctrl_c(lambda: self.client.map(1, "absent", wait=None))
+        mapped = self.pool.submit(self.client.map, 1, "silent")  # the index is free
+        while not mapped.done():
+            silent.wait(0.01)
+        mapped.result()
+
     def test_flush_and_counters(self):
         self.server.set_handler(2, lambda message: None)
         self.client.request(0, 2)

@@ -67,6 +67,18 @@ class Calls(network.NetworkTest):
             time.sleep(0.001)
         self.assertEqual([type(error) for error in self.errors], list(kinds))
 
+    def test_ctrl_c_ends_bind(self):
+        self.assert_ctrl_c(lambda: self.client.bind("server", "test"))  # no channel
+        bound = self.pool.submit(self.client.bind, "server", "test")
+        while not bound.done():
+            self.server.wait(0.01)
+        bound.result()
+        self.assert_ctrl_c(lambda: self.client.bind("server", "test"))  # no answer
+        with self.assertRaises(unet.TimedOutError):
+            self.client.bind("server", "test", timeout=0.2)
+        with self.assertRaises(unet.NotFoundError):
+            self.client.bind("absent", "test")
+
     def test_calls(self):
         binding = self.serve()
         self.assertEqual(struct.unpack("i", binding.call(ADD, struct.pack("2i", 1, 2))), (3,))

@@ -1,6 +1,7 @@
 # am.py - Active Messages with Python handlers: bundles, endpoints and the message that a handler gets.
 from __future__ import annotations
 
+import contextlib
 import time
 import weakref
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 from ._unet import ffi, lib
 from .context import Context
 from .endpoint import Path, connect_options, read_buffer, until_bound
-from .errors import ClosedError, check, disconnected, error_of
+from .errors import ClosedError, UnetError, check, disconnected, error_of
 from .lifetime import PIECE, Closing, Handle, Raised, encoded, nanoseconds, options, text
 
 ANY_TAG = 1  # of an endpoint: accepts every request
@@ -201,7 +202,15 @@ class Endpoint(Closing):
 
         def connect() -> None:
             with self._handle as pointer:
-                check(lib.unet_am_map(pointer, index, encoded(target), tag, made))
+                check(lib.unet_am_start_map(pointer, index, encoded(target), tag, made))
+            try:
+                while (result := self._poll_map(index)) == lib.UNET_EPENDING:
+                    self.wait(PIECE)  # signals are handled after each piece
+                check(result)
+            except BaseException:
+                with contextlib.suppress(UnetError), self._handle as pointer:
+                    lib.unet_am_unmap(pointer, index)
+                raise
 
         until_bound(connect, wait, self.wait)
         self._raised.check()
@@ -298,6 +307,10 @@ class Endpoint(Closing):
                 check(lib.unet_am_counter(pointer, name, value))
                 counters[text(name)] = value[0]
         return counters
+
+    def _poll_map(self, index: int) -> int:
+        with self._handle as pointer:
+            return int(lib.unet_am_poll_map(pointer, index))
 
     def _got(self, address: int) -> None:
         """The get into this memory is over."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import time
 import weakref
@@ -13,7 +14,7 @@ from ._unet import ffi, lib
 from .aio import Pump
 from .context import Context
 from .endpoint import read_buffer
-from .errors import ClosedError, UnetError, check, disconnected
+from .errors import ClosedError, UnetError, check, disconnected, error_of
 from .lifetime import PIECE, Closing, Handle, Raised, encoded, nanoseconds, options, text
 
 Procedure = Callable[[bytes], Any]  # returns bytes, an object with the buffer protocol, None, or an awaitable of such
@@ -228,10 +229,25 @@ class Client(Closing):
 
     def bind(self, target: str, interface: str, version: int = 1, timeout: float | None = 10.0) -> Binding:
         """Imports an interface from the server "NAME" or "NAME@HOST"."""
-        out = ffi.new("unet_rpc_binding **")
+        out, end = ffi.new("unet_rpc_binding **"), None if timeout is None else time.monotonic() + timeout
         with self._handle as pointer:
-            check(lib.unet_rpc_import(pointer, encoded(target), encoded(interface), version, nanoseconds(timeout), out))
-        return Binding(self, out[0])
+            check(lib.unet_rpc_import_start(pointer, encoded(target), encoded(interface), version, out))
+        binding = Binding(self, out[0])
+        try:
+            while True:
+                with self._handle:
+                    result = lib.unet_rpc_import_poll(out[0], nanoseconds(timeout))
+                if result != lib.UNET_EPENDING:
+                    check(result)
+                    return binding
+                left = PIECE if end is None else end - time.monotonic()
+                if left <= 0:
+                    raise error_of(lib.UNET_ETIMEDOUT, f"{target} has not answered in this time")
+                self.wait(min(left, PIECE))
+        except BaseException:
+            with contextlib.suppress(UnetError):
+                binding.release()
+            raise
 
     def poll(self) -> int:
         """Handles what has arrived; returns the number of messages."""
