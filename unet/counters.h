@@ -73,6 +73,7 @@ enum class NiCounter : uint8_t {
   ip_left_owned,        // such connections that belong to a living process: nothing is done about them
   ip_owners_evicted,    // connections of shared ports with a forgotten owner: more than kIpOwnedFlowsMax exist
   ip_openings_evicted,  // the same for connections with a half-done handshake, or that are closing
+  idle_ns,              // nanoseconds in which the engine's thread had no work: it polled, yielded or slept
   // Drops.
   not_ours,             // another Ethernet type, or not addressed to this port
   truncated,
@@ -98,7 +99,7 @@ constexpr NiCounter kFirstNiDrop = NiCounter::not_ours;
 constexpr std::array<std::string_view, kNiCounters> kNiCounterNames{
     "received_frames", "received_bytes", "transmitted_frames", "transmitted_bytes", "hairpin_messages", "wakeups",
     "linked_frames", "linked_bytes", "ip_received", "ip_sent", "ip_same_ni", "ip_left", "ip_left_sent",
-    "ip_left_owned", "ip_owners_evicted", "ip_openings_evicted", "not_ours",
+    "ip_left_owned", "ip_owners_evicted", "ip_openings_evicted", "idle_ns", "not_ours",
     "truncated", "bad_version", "bad_flags", "bad_length", "bad_crc", "unknown_tag", "wrong_source", "bad_signal",
     "signal_overflow", "transmit_overflow", "link_overflow", "ip_bad_transport", "ip_unclaimed", "ip_left_overflow",
     "ip_left_unasked"};

@@ -219,6 +219,8 @@ Driver& Engine::port(uint32_t index) noexcept { return state_->ports[index]->dri
 
 uint64_t Engine::ni_counter(NiCounter counter) const noexcept { return state_->counters.read(counter); }
 
+void Engine::add_idle(Nanoseconds time) noexcept { state_->counters.add(NiCounter::idle_ns, time); }
+
 uint64_t Engine::ni_gauge(NiGauge gauge) const noexcept {
   return gauge == NiGauge::reassemblies ? state_->reassembly.used() : state_->gauges.read(gauge);
 }

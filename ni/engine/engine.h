@@ -78,6 +78,8 @@ class Engine {
   // Called by the thread of the service before it gives out the number of a new endpoint: clears its checkpoint.
   void begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept;
 
+  // The caller of poll() had no work for this time.
+  void add_idle(Nanoseconds time) noexcept;
   // For reports; written by the engine's thread, readable by any (relaxed).
   uint64_t ni_counter(NiCounter counter) const noexcept;
   uint64_t ni_gauge(NiGauge gauge) const noexcept;

@@ -70,8 +70,11 @@ void EngineRunner::loop() noexcept {
   }
   Yielder yielder;
   Nanoseconds idle_since = 0;  // 0: the last poll had work
+  Nanoseconds last = 0;        // time of the last poll
   while (!stop_.load(std::memory_order_acquire)) {
     const Nanoseconds now = clock_.now();
+    if (idle_since != 0) engine_->add_idle(now - last);
+    last = now;
     const uint32_t handled = engine_->poll(now);
     if (__builtin_expect(counters_wanted_.load(std::memory_order_relaxed), 0)) publish_port_counters();
     if (handled != 0) {

@@ -536,6 +536,23 @@ TEST_CASE("a message wakes an engine that sleeps") {
   }
 }
 
+TEST_CASE("the time without work is counted, also of an engine that sleeps") {
+  const auto idle = [](RunningNi& ni) {
+    const std::string report = ni.report(), key = "\"idle_ns\":";
+    REQUIRE(report.find(key) != std::string::npos);
+    return std::stoull(report.substr(report.find(key) + key.size()));
+  };
+  for (const Idle how : {Idle::spin, Idle::block}) {
+    RunningNi ni(how);
+    const Nanoseconds begun = monotonic_now();
+    const uint64_t before = idle(ni);
+    usleep(100'000);
+    const uint64_t counted = idle(ni) - before;
+    CHECK(counted > 50 * kMillisecond);
+    CHECK(counted <= monotonic_now() - begun);
+  }
+}
+
 TEST_CASE("embedded: arm, descriptor, watch") {
   NiOptions options;
   options.service.host = "testhost";

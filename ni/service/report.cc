@@ -380,6 +380,7 @@ class ReportBuilder {
   // Counters of the whole NI, which only the operator sees, as they show the traffic of other users.
   json counters() const {
     if (!all_) return json::object();
+    if (s_.ports_.size() == 0) (void)s_.engine_.port_counters();  // wakes engines, which count the idle time until now
     json engine = json::object(), drops = json::object();
     for (size_t i = 0; i < kNiCounters; ++i) {
       const auto counter = static_cast<NiCounter>(i);
