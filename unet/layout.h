@@ -235,7 +235,11 @@ static_assert(sizeof(ClientPage) <= kPage);
 
 // Flow control and sleeping for one direction of a local channel. Each line normally has one writer.
 struct LocalControl {
-  LineWord consumed;         // receiver: slots that the sender may reuse, with their data (published lazily)
+  struct alignas(kCacheLine) {
+    std::atomic<uint32_t> value;     // receiver: slots that the sender may reuse, with their data (published lazily)
+    std::atomic<uint64_t> messages;  // receiver, with `value`: messages that have arrived, for reports of the NI
+    std::atomic<uint64_t> bytes;
+  } consumed;
   SleepWord receiver_asleep;  // receiver sets before it sleeps; sender clears and wakes it
   LineWord sender_waiting;   // sender sets before it sleeps for room; receiver clears and wakes it
   LineWord seldom;           // set by the side that wakes the other: the other's sleeps must be short

@@ -137,7 +137,7 @@ class LocalChannel {
   void flush_credits() noexcept {
     if (released_ != reader_.published()) {
       reader_.give_back_now(released_);
-      wake_waiting_sender();
+      gave_back();
     }
   }
 
@@ -211,7 +211,7 @@ class LocalChannel {
     const bool received = released_ != reader_.position();
     if (__builtin_expect(position == released_ && out_of_order_ == 0 && received, 1)) {
       ++released_;
-      if (reader_.give_back(released_)) wake_waiting_sender();
+      if (reader_.give_back(released_)) gave_back();
       return;
     }
     release_out_of_order(position);
@@ -219,6 +219,11 @@ class LocalChannel {
   void release_out_of_order(uint32_t position) noexcept;
   void wake_receiver() noexcept;
   void fence_for_receiver() noexcept;
+  void gave_back() noexcept {
+    in_->consumed.messages.store(received_.received_messages, std::memory_order_relaxed);
+    in_->consumed.bytes.store(received_.received_bytes, std::memory_order_relaxed);
+    wake_waiting_sender();
+  }
   void wake_waiting_sender() noexcept {
     light_fence();
     if (__builtin_expect(in_->sender_waiting.value.load(std::memory_order_relaxed) != 0, 0)) wake_sender();

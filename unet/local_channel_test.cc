@@ -57,6 +57,10 @@ TEST_CASE("messages of every size arrive as they were sent, both ways") {
     }
     CHECK((sender.counters().sent_messages == messages && sender.counters().sent_bytes == bytes));
     CHECK((receiver.counters().received_messages == messages && receiver.counters().received_bytes == bytes));
+    receiver.flush_credits();
+    const Mapping memory = channel.parts.map();
+    const auto& told = reinterpret_cast<const LocalControl*>(memory.data())[from].consumed;
+    CHECK((told.messages.load() == messages && told.bytes.load() == bytes));
     CHECK((receiver.counters().bad_descriptor == 0 && sender.counters().wakeups == 0 && receiver.counters().wakeups == 0));
   }
 }

@@ -273,6 +273,18 @@ void join(const EndpointRecord& connector, ChannelRecord& connecting, const Endp
 
 }  // namespace
 
+// The first page of a local channel's memory; nullptr if too many are mapped.
+std::shared_ptr<const Mapping> Channels::map_local_page(int memory) {
+  if (*local_pages_ >= kLocalPagesMax) return nullptr;
+  Result<Mapping> page = Mapping::map(memory, kPage);
+  if (!page) return nullptr;
+  ++*local_pages_;
+  return {new Mapping(std::move(*page)), [count = local_pages_](const Mapping* each) {
+            delete each;
+            --*count;
+          }};
+}
+
 void Channels::accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {
   EndpointRecord& connector = *endpoints_.at(request.connector);
   ClientRecord& client = *clients_.at(endpoint.client);
@@ -287,6 +299,7 @@ void Channels::accept_local(EndpointRecord& endpoint, const RequestRecord& reque
   ChannelRecord& accepting = **made;
   accepting.kind = ChannelKind::local;
   accepting.local = connecting.local;
+  connecting.local_page = accepting.local_page = map_local_page(parts->memory.get());
   join(connector, connecting, endpoint, accepting, request);
   // Side s sleeps on sleep[s]; its peer writes wake[s].
   if (!finish_connect(endpoint, accepting, Op::accept, header.cookie,

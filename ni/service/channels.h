@@ -89,6 +89,7 @@ class Channels {
   Status connect_to(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name,
                     uint32_t target, bool shared = false);
   Status connect_here(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name);
+  std::shared_ptr<const Mapping> map_local_page(int memory);
   void accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
   void accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
   void fail_connect(const RequestRecord& request, const Error& error);
@@ -128,6 +129,7 @@ class Channels {
   Requests requests_;
   EngineChannels engine_channels_;
   WireChannels wires_;
+  const std::shared_ptr<uint32_t> local_pages_ = std::make_shared<uint32_t>(0);  // how many map_local_page() has mapped
   Nanoseconds next_static_log_ = 0;
 };
 

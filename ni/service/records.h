@@ -17,9 +17,13 @@
 #include "unet/base/time.h"
 #include "unet/control.h"
 #include "unet/layout.h"
+#include "unet/mapping.h"
 #include "unet/wire/frame.h"
 
 namespace unet::service {
+
+// Local channels with numbers of messages in reports: each takes a mapping, and a process has at most 64 Ki of these.
+constexpr uint32_t kLocalPagesMax = 4096;
 
 // One side of a channel.
 struct ChannelRecord {
@@ -36,6 +40,7 @@ struct ChannelRecord {
   std::string peer;               // the peer's name, for logs and reports
   uint64_t memory = 0;            // charged to this side's user
   LocalOptions local{};
+  std::shared_ptr<const Mapping> local_page;  // a local channel's numbers of messages; none after a takeover, and beyond kLocalPagesMax
 
   uint64_t cookie = 0;            // connecting, confirming: cookie of the client's request that is not answered yet
   uint64_t request = 0;           // connecting: id of the RequestRecord (on this NI) or of Signalling's connect (over a wire)

@@ -188,6 +188,15 @@ class ReportBuilder {
       entry["static"] = channel.fixed;
     }
     if (channel.kind == control::ChannelKind::local) entry["memory"] = LocalGeometry::of(channel.local).total;
+    if (channel.local_page != nullptr) {
+      // The receivers count, and may write anything. Side 1 receives the messages of side 0.
+      const auto* const controls = reinterpret_cast<const LocalControl*>(channel.local_page->data());
+      const auto &sent = controls[channel.side].consumed, &received = controls[1 - channel.side].consumed;
+      entry["counters"] = {{"sent_messages", sent.messages.load(std::memory_order_relaxed)},
+                           {"sent_bytes", sent.bytes.load(std::memory_order_relaxed)},
+                           {"received_messages", received.messages.load(std::memory_order_relaxed)},
+                           {"received_bytes", received.bytes.load(std::memory_order_relaxed)}};
+    }
     return entry;
   }
 

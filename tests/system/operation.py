@@ -2,6 +2,8 @@
 # operation.py - an operator's work with a running unetd: watch it, read its counters, change its policy, drain it.
 #
 # Usage: operation.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
+import contextlib
+import fcntl
 import json
 import os
 import pty
@@ -58,25 +60,41 @@ def test_top_prints_tables():
             require(f" {ni.server.pid} " in out, f"no echo server in {out!r}")
 
 
+@contextlib.contextmanager
+def traffic(ni, path):
+    """Echoes, one client after the other."""
+    clients = subprocess.Popen(["sh", "-c", 'while "$0" --path "$1" --size 100 echo; do :; done', ECHO_CLIENT, path], env=ni.env,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield
+    finally:
+        os.killpg(clients.pid, signal.SIGKILL)
+        clients.wait(WAIT)
+
+
 def test_top_sees_traffic():
     with directory() as d, Ni(d + "/s") as ni:
         top = subprocess.Popen([UNETCTL, "top", "--interval", "0.2", "--socket", ni.path], stdout=subprocess.PIPE, text=True)
         try:
             require("alpha" in top.stdout.readline(), "no table without --count")
-            traffic = subprocess.Popen(["sh", "-c", 'while "$0" --path ni --size 100 echo; do :; done', ECHO_CLIENT], env=ni.env,
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-            try:
+            with traffic(ni, "ni"):
                 end = time.monotonic() + WAIT
                 cells = []
                 while not (len(cells) == 9 and cells[1] == "echo" and all(int(c) > 0 for c in cells[4:8])):
                     require(time.monotonic() < end, f"the echo server's traffic does not show, but {cells}")
                     cells = top.stdout.readline().split()
-            finally:
-                os.killpg(traffic.pid, signal.SIGKILL)
-                traffic.wait(WAIT)
         finally:
             top.kill()
             top.communicate()
+
+
+def test_messages_of_local_channels_are_counted():
+    with directory() as d, Ni(d + "/s") as ni, traffic(ni, "local"):
+        def counted():
+            ends = [each["counters"] for each in json.loads(ni.ctl("channels", "--json")[1]) if each["path"] == "local"]
+            return ends and all(end["sent_messages"] > 0 and end["received_bytes"] >= 100 for end in ends)
+
+        wait_until(counted, "no messages in the report")
 
 
 class Terminal:
