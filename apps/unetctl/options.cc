@@ -56,13 +56,16 @@ void add_views(CLI::App& app, Options& options) {
 }
 
 void add_top(CLI::App& app, Given& given, Options& options) {
-  CLI::App* top = app.add_subcommand("top", "live: the endpoints with most traffic, and drops by name")->group("Commands that show");
-  top->add_option("--interval", options.top.interval, "seconds between two reports (default: 1)")->check(CLI::Range(0.1, 3600.0));
+  CLI::App* top = app.add_subcommand("top", "live: the programs and endpoints with most traffic, engines, ports, and drops by name")
+                      ->group("Commands that show");
+  top->add_option("--interval", options.top.interval, "seconds between two reports (default: 1)")
+      ->check(CLI::Range(kIntervalMin, kIntervalMax));
   top->add_option("--sort", given.sort, "sort by messages, bytes, drops or name (default: messages)")
       ->check(CLI::IsMember({"messages", "bytes", "drops", "name"}));
   top->add_option("--count", options.top.count, "print so many plain tables, one per interval, and exit")->check(CLI::Range(1u, kCountMax));
-  top->footer("Rates are per second, of messages that pass the network interface: those of local channels do not.\n"
-              "On a terminal the picture is drawn in place; q or Ctrl-C ends it. Elsewhere plain tables follow one another.");
+  top->footer("Rates are per second. Only the picture on a terminal has the messages of local channels, as their receivers count.\n"
+              "On a terminal the picture is drawn in place, by program or (key p) by endpoint, with the last intervals of each and\n"
+              "short numbers (k, M, G). Its second line names the keys. Elsewhere plain tables follow one another.");
   top->callback([&options] { options.command = Options::Command::top; });
 }
 

@@ -11,6 +11,8 @@
 
 namespace unet::unetctl {
 
+constexpr double kIntervalMin = 0.1, kIntervalMax = 3600;  // seconds
+
 struct TopOptions {
   double interval = 1;            // seconds
   Sort sort = Sort::messages;

@@ -30,6 +30,15 @@ const json* find_before(const json& before, const json& endpoint) {
   return nullptr;
 }
 
+// The element of the earlier report's list with the same number.
+const json& same_before(const json& before, const char* list, const json& now, const char* number) {
+  static const json nothing = json::object();
+  const auto all = before.find(list);
+  if (all == before.end()) return nothing;
+  const auto found = std::find_if(all->begin(), all->end(), [&](const json& each) { return each.at(number) == now.at(number); });
+  return found == all->end() ? nothing : *found;
+}
+
 // Rates of one object's counters. A counter that is smaller than before was reset.
 class Difference {
  public:
@@ -57,19 +66,41 @@ double add_drops(std::vector<DropRate>& drops, const std::string& of, const json
   return sum;
 }
 
+struct LocalRate {
+  double messages = 0, bytes = 0;
+};
+
+// The rates of all local channels of each endpoint.
+std::map<uint64_t, LocalRate> local_rates(const json& before, const json& now, double seconds) {
+  std::map<std::pair<uint64_t, uint64_t>, const json*> counted_before;
+  const auto key = [](const json& channel) { return std::pair(number(channel, "endpoint"), number(channel, "channel")); };
+  for (const json& channel : before.at("channels")) counted_before.emplace(key(channel), &part(channel, "counters"));
+  std::map<uint64_t, LocalRate> rates;
+  for (const json& channel : now.at("channels")) {
+    if (!channel.contains("counters")) continue;
+    const auto same = counted_before.find(key(channel));
+    const json nothing;
+    const Difference counted(same == counted_before.end() ? nothing : *same->second, channel.at("counters"), seconds);
+    LocalRate& rate = rates[number(channel, "endpoint")];
+    rate.messages += counted.rate("sent_messages") + counted.rate("received_messages");
+    rate.bytes += counted.rate("sent_bytes") + counted.rate("received_bytes");
+  }
+  return rates;
+}
+
 std::string whole(double rate) { return std::to_string(std::llround(rate)); }
 
 double weight_of(const EndpointRate& endpoint, Sort by) {
   switch (by) {
-    case Sort::messages: return endpoint.sent_messages + endpoint.received_messages;
-    case Sort::bytes: return endpoint.sent_bytes + endpoint.received_bytes;
+    case Sort::messages: return endpoint.sent_messages + endpoint.received_messages + endpoint.local_messages;
+    case Sort::bytes: return endpoint.sent_bytes + endpoint.received_bytes + endpoint.local_bytes;
     case Sort::drops: return endpoint.drops;
     case Sort::name: break;
   }
   return 0;
 }
 
-// The NI cannot count messages on local channels, because it does not read their memory, so this line counts the channels.
+// These tables leave messages of local channels out, so this line counts the channels.
 std::string local_line(const json& now) {
   size_t ends = 0;
   for (const json& channel : now.at("channels")) ends += channel.value("path", "") == "local" ? 1 : 0;
@@ -85,16 +116,27 @@ Rates rates_between(const json& before, const json& now) {
   rates.seconds = to > from ? static_cast<double>(to - from) / 1e9 : 1e-9;
   static const json nothing = json::object();
   add_drops(rates.drops, "NI", part(before.at("counters"), "drops"), part(now.at("counters"), "drops"), rates.seconds);
-  const json engines = now.value("engines", json::array()), engines_before = before.value("engines", json::array());
-  for (size_t i = 0; i < engines.size(); ++i) {
-    const Difference counted(i < engines_before.size() ? part(engines_before[i], "counters") : nothing, part(engines[i], "counters"),
-                             rates.seconds);
-    rates.engines.push_back({.engine = number(engines[i], "engine"),
+  for (const json& engine : now.value("engines", json::array())) {
+    const json& counters = part(engine, "counters");
+    const Difference counted(part(same_before(before, "engines", engine, "engine"), "counters"), counters, rates.seconds);
+    rates.engines.push_back({.engine = number(engine, "engine"),
+                             .busy = counters.contains("idle_ns") ? std::clamp(1 - counted.rate("idle_ns") / 1e9, 0.0, 1.0) : 0,
                              .received_frames = counted.rate("received_frames"),
                              .transmitted_frames = counted.rate("transmitted_frames"),
                              .hairpin_messages = counted.rate("hairpin_messages"),
                              .linked_frames = counted.rate("linked_frames")});
   }
+  for (const json& port : now.value("ports", json::array())) {
+    const Difference counted(part(same_before(before, "ports", port, "port"), "counters"), part(port, "counters"), rates.seconds);
+    rates.ports.push_back({.port = number(port, "port"),
+                           .address = port.value("address", ""),
+                           .link = port.value("link", ""),
+                           .received_frames = counted.rate("rx_frames"),
+                           .received_bytes = counted.rate("rx_bytes"),
+                           .sent_frames = counted.rate("tx_frames"),
+                           .sent_bytes = counted.rate("tx_bytes")});
+  }
+  const std::map<uint64_t, LocalRate> locals = local_rates(before, now, rates.seconds);
   for (const json& endpoint : now.at("endpoints")) {
     if (!endpoint.value("carrier", json()).is_null()) continue;  // emulated: counted with its carrier
     const json* same = find_before(before, endpoint);
@@ -102,12 +144,17 @@ Rates rates_between(const json& before, const json& now) {
     EndpointRate rate;
     rate.endpoint = number(endpoint, "endpoint");
     rate.name = endpoint.value("name", "");
+    rate.program = same_before(now, "clients", endpoint, "client").value("program", "");
     rate.pid = number(endpoint, "pid");
     rate.uid = number(endpoint, "uid");
     rate.sent_messages = counted.rate("sent_messages");
     rate.sent_bytes = counted.rate("sent_bytes");
     rate.received_messages = counted.rate("received_messages");
     rate.received_bytes = counted.rate("received_bytes");
+    if (const auto local = locals.find(rate.endpoint); local != locals.end()) {
+      rate.local_messages = local->second.messages;
+      rate.local_bytes = local->second.bytes;
+    }
     rate.drops = add_drops(rates.drops, name_of(endpoint), same != nullptr ? part(*same, "drops") : nothing, part(endpoint, "drops"),
                            rates.seconds);
     rates.endpoints.push_back(std::move(rate));

@@ -13,16 +13,25 @@ enum class Sort { messages, bytes, drops, name };
 
 struct EndpointRate {
   uint64_t endpoint = 0;
-  std::string name;
+  std::string name, program;
   uint64_t pid = 0, uid = 0;
   // Per second.
   double sent_messages = 0, sent_bytes = 0, received_messages = 0, received_bytes = 0, drops = 0;
+  double local_messages = 0, local_bytes = 0;  // on local channels, both ways, as the receivers count
 };
 
 struct EngineRate {
   uint64_t engine = 0;
+  double busy = 0;  // share of the time in which it had work
   // Per second.
   double received_frames = 0, transmitted_frames = 0, hairpin_messages = 0, linked_frames = 0;
+};
+
+struct PortRate {
+  uint64_t port = 0;
+  std::string address, link;
+  // Per second.
+  double received_frames = 0, received_bytes = 0, sent_frames = 0, sent_bytes = 0;
 };
 
 struct DropRate {
@@ -35,6 +44,7 @@ struct Rates {
   double seconds = 0;  // between the two reports
   std::vector<EndpointRate> endpoints;
   std::vector<EngineRate> engines;
+  std::vector<PortRate> ports;
   std::vector<DropRate> drops;  // nonzero ones only
 };
 

@@ -87,6 +87,30 @@ TEST_CASE("several engines have a table, one has none") {
   CHECK(picture(now, rates, Sort::name).find("LINKED/S") != std::string::npos);
 }
 
+TEST_CASE("messages of local channels are added to their endpoints, both ways") {
+  json before = report(1'000'000'000, {endpoint(3, "a", 10, 0, 0, 0)}), now = report(3'000'000'000, {endpoint(3, "a", 10, 0, 0, 0)});
+  before["channels"] = json::parse(R"([{"endpoint": 3, "channel": 0, "counters": {"sent_messages": 100, "received_messages": 10}}])");
+  now["channels"] = json::parse(R"([{"endpoint": 3, "channel": 0, "counters": {"sent_messages": 300, "received_messages": 30}},
+                                    {"endpoint": 3, "channel": 1, "counters": {"received_messages": 80, "received_bytes": 800}}])");
+  const Rates rates = rates_between(before, now);
+  CHECK(rates.endpoints.at(0).local_messages == Approx(150));
+  CHECK(rates.endpoints.at(0).local_bytes == Approx(400));
+}
+
+TEST_CASE("programs, ports and the busy share of engines") {
+  json before = report(1'000'000'000, {}), now = report(3'000'000'000, {endpoint(0, "a", 10, 0, 0, 0)});
+  now["clients"] = json::parse(R"([{"client": 0, "program": "server"}])");
+  before["engines"] = json::parse(R"([{"engine": 0, "counters": {"idle_ns": 1000000000}}])");
+  now["engines"] = json::parse(R"([{"engine": 0, "counters": {"idle_ns": 2500000000}}])");
+  before["ports"] = json::parse(R"([{"port": 0, "counters": {"rx_frames": 1}}])");
+  now["ports"] = json::parse(R"([{"port": 0, "link": "up", "counters": {"rx_frames": 21, "tx_bytes": 8}}])");
+  const Rates rates = rates_between(before, now);
+  CHECK(rates.endpoints.at(0).program == "server");
+  CHECK(rates.engines.at(0).busy == Approx(0.25));
+  CHECK(rates.ports.at(0).received_frames == Approx(10));
+  CHECK(rates.ports.at(0).sent_bytes == Approx(4));
+}
+
 TEST_CASE("ends of local channels are named, as their messages are not counted") {
   json now = report(1'000'000'000, {});
   CHECK(picture(now, rates_between(now, now), Sort::name).find("local channels") == std::string::npos);

@@ -1,117 +1,67 @@
-// screen.cc - alternate screen, no echo, signals through a descriptor.
+// screen.cc - ncurses draws, and signals come through a descriptor.
 #include "apps/unetctl/screen.h"
 
+#define NCURSES_NOMACROS
+#include <ncurses.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <cstring>
+#include <cstdio>
 #include <utility>
 
 namespace unet::unetctl {
-namespace {
-
-using Time = std::chrono::steady_clock;
-
-bool write_all(const std::string& text) {
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    done += static_cast<size_t>(n);
-  }
-  return true;
-}
-
-winsize size_of_terminal() {
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0 || size.ws_col == 0) return {.ws_row = 24, .ws_col = 80};
-  return size;
-}
-
-}  // namespace
 
 Result<Screen> Screen::open() {
-  termios before{};
-  const bool has_keys = tcgetattr(STDIN_FILENO, &before) == 0;
   sigset_t caught;
   sigemptyset(&caught);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH}) sigaddset(&caught, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&caught, signal);
   Descriptor signals(signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals.valid()) return fail_errno("signalfd", errno);
+  screen* terminal = newterm(nullptr, stdout, stdin);
+  if (terminal == nullptr) terminal = newterm("xterm", stdout, stdin);  // TERM names no terminal that ncurses knows
+  if (terminal == nullptr) return fail(Errc::unavailable, "ncurses knows no terminal: install its terminfo, or use --count");
   sigprocmask(SIG_BLOCK, &caught, nullptr);
-  Screen screen(std::move(signals), has_keys, before);
-  screen.take();
-  return screen;
+  cbreak();
+  noecho();
+  curs_set(0);
+  nodelay(stdscr, true);
+  return Screen(std::move(signals), isatty(STDIN_FILENO) == 1, terminal);
 }
 
-Screen::Screen(Descriptor signals, bool has_keys, const termios& before)
-    : signals_(std::move(signals)), keys_(has_keys), before_(before) {}
-
-Screen::Screen(Screen&& other) noexcept
-    : signals_(std::move(other.signals_)), keys_(other.keys_), before_(other.before_), taken_(std::exchange(other.taken_, false)) {}
-
-Screen::~Screen() { give_back(); }
-
-void Screen::take() {
-  taken_ = true;
-  if (keys_) {
-    termios quiet = before_;
-    quiet.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // Ctrl-C stays a signal
-    quiet.c_cc[VMIN] = 0;
-    quiet.c_cc[VTIME] = 0;
-    tcsetattr(STDIN_FILENO, TCSADRAIN, &quiet);
-  }
-  write_all("\033[?1049h\033[?25l\033[2J");
+void Screen::End::operator()(screen* terminal) const noexcept {
+  endwin();
+  delscreen(terminal);
 }
 
-void Screen::give_back() {
-  if (!std::exchange(taken_, false)) return;
-  write_all("\033[?25h\033[?1049l");
-  if (keys_) tcsetattr(STDIN_FILENO, TCSADRAIN, &before_);
-}
+size_t Screen::columns() const noexcept { return static_cast<size_t>(getmaxx(stdscr)); }
 
-bool Screen::draw(const std::string& text) {
-  const winsize size = size_of_terminal();
-  std::string out = "\033[H";
+void Screen::draw(const std::string& text) {
+  erase();
   size_t at = 0;
-  for (int row = 0; row < size.ws_row && at < text.size(); ++row) {
+  for (int row = 0; row < getmaxy(stdscr) && at < text.size(); ++row) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    if (row > 0) out += "\r\n";  // not after the last row, which would scroll
-    out += text.substr(at, std::min<size_t>(end - at, size.ws_col)) + "\033[K";
+    mvaddnstr(row, 0, text.data() + at, static_cast<int>(std::min(end - at, columns())));
     at = end + 1;
   }
-  return write_all(out + "\033[J");
+  refresh();
 }
 
-Screen::Woken Screen::on_signal() {
-  signalfd_siginfo info{};
-  if (::read(signals_.get(), &info, sizeof info) != sizeof info) return Woken::time;
-  if (info.ssi_signo == static_cast<uint32_t>(SIGWINCH)) return Woken::resized;
-  if (info.ssi_signo != static_cast<uint32_t>(SIGTSTP)) return Woken::quit;
-  give_back();
-  raise(SIGSTOP);  // continues here after SIGCONT
-  take();
-  return Woken::resized;
-}
-
-Screen::Woken Screen::sleep(double seconds) {
-  const auto until = Time::now() + std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(seconds));
+char Screen::key(Time::time_point until) {
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Time::now()).count();
-    if (left <= 0) return Woken::time;
-    std::array<pollfd, 2> wait{pollfd{signals_.get(), POLLIN, 0}, pollfd{keys_ ? STDIN_FILENO : -1, POLLIN, 0}};
-    if (poll(wait.data(), wait.size(), static_cast<int>(left)) <= 0) continue;
-    if (wait[0].revents != 0) return on_signal();
-    char key = 0;
-    const ssize_t n = ::read(STDIN_FILENO, &key, 1);
-    if (n <= 0 || key == 'q' || key == 'Q') return Woken::quit;  // n == 0: the terminal is gone
+    if (left <= 0) return 0;
+    std::array<pollfd, 2> wait{pollfd{signals_.get(), POLLIN, 0}, pollfd{has_keys_ ? STDIN_FILENO : -1, POLLIN, 0}};
+    const int ready = poll(wait.data(), wait.size(), static_cast<int>(left));
+    if (ready > 0 && wait[0].revents != 0) return 'q';
+    if (ready == 0) continue;
+    const int key = getch();  // after EINTR: ncurses has noted a new size
+    if (key == KEY_RESIZE) return '\f';
+    if (key > 0 && key < 128) return static_cast<char>(key);
+    if (ready > 0 && key == ERR) return 'q';
   }
 }
 

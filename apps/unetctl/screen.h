@@ -1,41 +1,40 @@
-// screen.h - the terminal while `unetctl top` draws on it: set up, redrawn in place, and restored.
+// screen.h - the terminal while `unetctl top` draws on it, by ncurses: set up, redrawn in place, and restored.
 #pragma once
 
-#include <termios.h>
-
+#include <chrono>
+#include <memory>
 #include <string>
 
 #include "unet/base/result.h"
 #include "unet/mapping.h"
 
+struct screen;  // ncurses' own
+
 namespace unet::unetctl {
 
 class Screen {
  public:
-  // Sets up the terminal at stdin and stdout. From now on, signals that end or stop the program wait for sleep().
+  using Time = std::chrono::steady_clock;
+
+  // Sets up the terminal at stdin and stdout. From now on, signals that end the program wait for key().
   static Result<Screen> open();
-  ~Screen();
-  Screen(Screen&& other) noexcept;
-  Screen& operator=(Screen&&) = delete;
 
-  // Draws over the last picture, as much as fits. False: the terminal is gone.
-  bool draw(const std::string& text);
-
-  // Why a sleep ended.
-  enum class Woken { time, resized, quit };
-  // Sleeps until the time is over, q is pressed or a signal comes. Ctrl-Z restores the terminal until the program continues.
-  Woken sleep(double seconds);
+  size_t columns() const noexcept;
+  // Draws over the last picture, as much as fits.
+  void draw(const std::string& text);
+  // Waits for a key until that time; 0: the time is over. A new size of the terminal is the key \f. A signal that ends the program, and the
+  // end of the terminal, are the key q.
+  char key(Time::time_point until);
 
  private:
-  Screen(Descriptor signals, bool has_keys, const termios& before);
-  void take();
-  void give_back();
-  Woken on_signal();
+  struct End {
+    void operator()(screen* terminal) const noexcept;
+  };
+  Screen(Descriptor signals, bool has_keys, screen* terminal) : signals_(std::move(signals)), has_keys_(has_keys), terminal_(terminal) {}
 
   Descriptor signals_;
-  bool keys_;        // stdin is a terminal, too
-  termios before_;
-  bool taken_ = false;
+  bool has_keys_;  // stdin is a terminal, too
+  std::unique_ptr<screen, End> terminal_;
 };
 
 }  // namespace unet::unetctl

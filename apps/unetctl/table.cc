@@ -2,17 +2,19 @@
 #include "apps/unetctl/table.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace unet::unetctl {
 namespace {
 
-bool is_number(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+bool is_number(std::string_view text) {
+  if (text.size() > 1 && std::string_view("kMGT%").find(text.back()) != std::string_view::npos) text.remove_suffix(1);
+  return !text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos && std::count(text.begin(), text.end(), '.') < 2;
 }
 
 }  // namespace
 
-std::string Table::text(const std::string& nothing) const {
+std::string Table::text(const std::string& nothing, size_t columns) const {
   if (rows_.empty()) return nothing + "\n";
   std::vector<size_t> width(heading_.size());
   std::vector<bool> right(heading_.size(), true);
@@ -23,10 +25,12 @@ std::string Table::text(const std::string& nothing) const {
       right[c] = right[c] && is_number(row[c]);
     }
   }
+  size_t shown = 0;
+  for (size_t used = 0; shown < width.size() && (used += width[shown] + (shown == 0 ? 0 : 2)) <= columns;) ++shown;
   std::string out;
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string text;
-    for (size_t c = 0; c < cells.size(); ++c) {
+    for (size_t c = 0; c < shown; ++c) {
       const std::string space(width[c] - cells[c].size(), ' ');
       text += (c == 0 ? "" : "  ") + (right[c] ? space + cells[c] : cells[c] + space);
     }

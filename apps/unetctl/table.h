@@ -6,14 +6,14 @@
 
 namespace unet::unetctl {
 
-// Rows of texts under a heading; columns of numbers only are set flush right.
+// Rows of texts under a heading; columns of numbers only, such as 12 or 1.5k, are set flush right.
 class Table {
  public:
   explicit Table(std::vector<std::string> heading) : heading_(std::move(heading)) {}
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
 
-  // A line for each row; `nothing` if there are no rows.
-  std::string text(const std::string& nothing) const;
+  // A line for each row, without the last columns if the table is wider than `columns`; `nothing` if there are no rows.
+  std::string text(const std::string& nothing, size_t columns = ~size_t{0}) const;
 
  private:
   std::vector<std::string> heading_;

@@ -3,9 +3,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 
+#include "apps/unetctl/display.h"
 #include "apps/unetctl/rates.h"
 #include "apps/unetctl/screen.h"
 
@@ -28,26 +31,47 @@ Status top_plain(Interface& ni, const TopOptions& options) {
   return {};
 }
 
-Status top_on_screen(Interface& ni, const TopOptions& options) {
+// Changes the options as the key says. False: the key ends the program.
+bool obey(char key, DisplayOptions& options) {
+  switch (key) {
+    case 'q':
+    case 'Q': return false;
+    case 'm': options.sort = Sort::messages; break;
+    case 'b': options.sort = Sort::bytes; break;
+    case 'd': options.sort = Sort::drops; break;
+    case 'n': options.sort = Sort::name; break;
+    case 'p': options.programs = !options.programs; break;
+    case '+': options.interval = std::min(options.interval * 2, kIntervalMax); break;
+    case '-': options.interval = std::max(options.interval / 2, kIntervalMin); break;
+    default: break;
+  }
+  return true;
+}
+
+Status top_on_screen(Interface& ni, const TopOptions& given) {
   Result<json> before = ni.report();
   if (!before) return tl::unexpected(before.error());
   Result<Screen> screen = Screen::open();
   if (!screen) return tl::unexpected(screen.error());
-  std::string text = "looking for the first time ... (q quits)\n";
+  DisplayOptions options{.sort = given.sort, .interval = given.interval};
+  Result<json> now = before;
+  History history;
+  Rates rates;
   for (;;) {
-    if (!screen->draw(text)) return fail_errno("write(terminal)", errno);
-    switch (screen->sleep(options.interval)) {
-      case Screen::Woken::quit:
-        return {};
-      case Screen::Woken::resized:
-        continue;
-      case Screen::Woken::time:
-        break;
+    options.columns = screen->columns();
+    screen->draw(display(*now, rates, history, options));
+    const auto since = Screen::Time::now();
+    const auto due = [&] { return since + std::chrono::ceil<Screen::Time::duration>(std::chrono::duration<double>(options.interval)); };
+    while (const char key = screen->key(due())) {
+      if (!obey(key, options)) return {};
+      options.columns = screen->columns();
+      screen->draw(display(*now, rates, history, options));
     }
-    Result<json> now = ni.report();
+    now = ni.report();
     if (!now) return tl::unexpected(now.error());
-    text = picture(*now, rates_between(*before, *now), options.sort);
-    before = std::move(now);
+    rates = rates_between(*before, *now);
+    history.add(rates);
+    before = now;
   }
 }
 

@@ -10,6 +10,7 @@ import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import termios
@@ -104,8 +105,12 @@ class Terminal:
         self.end, self.other = pty.openpty()
         self.before = termios.tcgetattr(self.other)
         self.text = ""
+        self.resize(40, 160)
         self.process = subprocess.Popen([UNETCTL, "top", "--interval", "0.1", "--socket", path], stdin=self.other, stdout=self.other,
-                                        stderr=subprocess.PIPE, text=True, preexec_fn=self.own)
+                                        stderr=subprocess.PIPE, text=True, preexec_fn=self.own, env=os.environ | {"TERM": "xterm"})
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
 
     def own(self):
         os.setsid()
@@ -144,6 +149,21 @@ def test_top_on_a_terminal():
                 act(terminal)
                 terminal.ends(how)
                 require(terminal.process.returncode == 0, f"{how}: status {terminal.process.returncode}")
+
+
+def test_top_obeys_keys():
+    with directory() as d, Ni(d + "/s") as ni:
+        with Terminal(ni.path) as terminal:
+            wait_until(lambda: terminal.shows("PROGRAM") and terminal.shows("echo_server"), "no programs")
+            for key, shown in (("p", "ENDPOINT"), ("d", "drops"), ("n", "name")):
+                terminal.text = ""  # only what changes is drawn
+                os.write(terminal.end, key.encode())
+                wait_until(lambda: terminal.shows(shown), f"{key} shows no {shown}")
+            terminal.text = ""
+            terminal.resize(10, 30)
+            wait_until(lambda: terminal.shows("SENT/S"), "nothing is drawn in a smaller terminal")
+            os.write(terminal.end, b"q")
+            terminal.ends("q")
 
 
 def test_top_when_the_network_interface_goes():
