@@ -74,7 +74,8 @@ void add_stats(CLI::App& app, Options& options) {
   CLI::Option* json = stats->add_flag("--json", options.as_json, "print one JSON object (default)");
   stats->add_flag("--prometheus", options.prometheus, "print the text format of Prometheus (0.0.4)")->excludes(json);
   stats->footer("Zeros are included. For Prometheus, let node_exporter's textfile collector read what this prints:\n"
-                "  unetctl stats --prometheus > unet.prom.new && mv unet.prom.new unet.prom");
+                "  unetctl stats --prometheus > unet.prom.new && mv unet.prom.new unet.prom\n"
+                "Rules for Prometheus and a dashboard for Grafana are in share/unet/monitoring.");
   stats->callback([&options] { options.command = Options::Command::stats; });
 }
 

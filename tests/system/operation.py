@@ -19,6 +19,7 @@ import time
 from daemon import IS_ROOT, NOBODY, WAIT, EchoNi, Unetd, directory, main, one_line, others_may_run, require, run, wait_until
 
 UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT = (os.path.abspath(p) for p in sys.argv[1:5])
+MONITORING = os.path.dirname(os.path.abspath(__file__)) + "/../../apps/unetctl/monitoring"
 
 
 class Ni(EchoNi):
@@ -209,6 +210,30 @@ def test_stats():
     status, _, err = run(UNETCTL, "stats", "--socket", "/nonexistent/s")
     require(status == 1, "stats of nothing")
     one_line(err, "unetctl", "/nonexistent/s")
+
+
+def expressions():
+    """The queries of the rules for Prometheus and of the dashboard for Grafana."""
+    with open(MONITORING + "/unet.rules.yml", encoding="ascii") as f:
+        yield from re.findall(r"^ +expr: (.+)$", f.read(), re.M)
+    with open(MONITORING + "/unet-dashboard.json", encoding="ascii") as f:
+        dashboard = json.load(f)
+    yield from (target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
+    yield from (each["query"] for each in dashboard["templating"]["list"] if each["type"] == "query")
+
+
+def test_monitoring_asks_for_what_is_exported():
+    with directory() as d, Ni(d + "/s", "--port", f"dpdk:net_memif0,role=server,socket={d}/memif") as ni:
+        out = ni.ctl("stats", "--prometheus")[1]
+    exported, labels = set(re.findall(r"^# TYPE ([a-z0-9_]+) ", out, re.M)), set(re.findall(r'([a-z_]+)="', out)) | {"instance"}
+    asked = list(expressions())
+    require(len(asked) > 20, f"only these queries: {asked}")
+    for each in asked:
+        names = re.findall(r"\bunet_[a-z0-9_]+", each)
+        require(names or "unet:" in each, f"no metric in {each}")
+        wanted = set(re.findall(r"([a-z_]+)=?[=~!]~?\"", each)) | {by for group in re.findall(r"(?:by|on) \(([a-z_, ]+)\)", each)
+                                                                 for by in group.split(", ")}
+        require(set(names) <= exported and wanted <= labels, f"not exported: {sorted(set(names) - exported)} {wanted - labels} in {each}")
 
 
 def write(path, text):
