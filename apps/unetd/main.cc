@@ -14,6 +14,7 @@
 #include "apps/drivers.h"
 #include "apps/open_ports.h"
 #include "apps/standard_descriptors.h"
+#include "apps/unetd/journal_sink.h"
 #include "apps/unetd/supervisor.h"
 #include "apps/unetd/notify.h"
 #include "apps/unetd/options.h"
@@ -40,10 +41,17 @@ void on_signal(int signal) {
   else running->request_stop();
 }
 
-void set_up_log(const std::string& level) {
-  auto logger = spdlog::stderr_color_mt("unetd");
+void set_up_log(const Options& options) {
+  const service::NiOptions& ni = options.config.ni;
+  std::shared_ptr<spdlog::logger> logger;
+  if (logs_to_journal()) {
+    const auto sink = journal_sink(kJournalSocket,
+                                   {{"SYSLOG_IDENTIFIER", "unetd"}, {"UNET_HOST", ni.service.host}, {"UNET_SOCKET", ni.socket}});
+    if (sink != nullptr) logger = std::make_shared<spdlog::logger>("unetd", sink);
+  }
+  if (logger == nullptr) logger = spdlog::stderr_color_mt("unetd");
   logger->set_pattern("%Y-%m-%d %H:%M:%S.%e unetd %^%l%$ %v");
-  logger->set_level(spdlog::level::from_str(level));
+  logger->set_level(spdlog::level::from_str(options.log));
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(logger);
 }
@@ -172,7 +180,7 @@ int main(int argc, char** argv) {
     std::puts("the configuration is right");
     return 0;
   }
-  set_up_log(parsed.options->log);
+  set_up_log(*parsed.options);
   raise_descriptor_limit();
   const bool keeps = parsed.options->config.takeover != 0 && parsed.options->supervisor_fd < 0;
   return keeps ? run_supervisor(*parsed.options, {argv, argv + argc}) : run(*parsed.options);
