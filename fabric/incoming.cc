@@ -99,11 +99,17 @@ void Incoming::copy(uint32_t token, Fetch& fetch, uint64_t address, am::Token& m
   if (!advance(token, fetch, &message)) copies_.push_back(token);
 }
 
+// Takes the copies in the order of their messages, as the peer does. Both then work on one message, and neither touches the other's cache
+// lines.
 void Incoming::progress() {
-  for (size_t i = copies_.size(); i-- != 0;) {
+  for (size_t i = 0; i < copies_.size();) {
     const uint32_t token = copies_[i];
     Fetch* const fetch = fetches_.find(token);
-    if (fetch == nullptr || advance(token, *fetch, nullptr)) copies_.erase(copies_.begin() + static_cast<ptrdiff_t>(i));
+    if (fetch != nullptr && !advance(token, *fetch, nullptr)) {
+      ++i;
+    } else {
+      copies_.erase(copies_.begin() + static_cast<ptrdiff_t>(i));
+    }
   }
 }
 

@@ -16,7 +16,7 @@ namespace unet::fabric {
 class alignas(64) SharedCopy {
  public:
   static constexpr uint32_t kSlots = 64;  // copies of one reader at a time
-  static constexpr uint64_t kLeast = 256 * 1024, kMost = uint64_t{1} << 32;  // bytes of a copy
+  static constexpr uint64_t kLeast = 64 * 1024, kMost = uint64_t{1} << 32;  // bytes of a copy
 
   // Both sides cut a copy of so many bytes into the same chunks.
   static constexpr uint64_t chunk_bytes(uint64_t length) noexcept {
