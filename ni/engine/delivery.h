@@ -19,7 +19,7 @@ namespace unet::engine {
 
 class Delivery {
  public:
-  Delivery(NiCounters& counters, Reassembly& reassembly) noexcept : counters_(counters), reassembly_(reassembly), waker_(counters) {}
+  Delivery(NiCounters& counters, Reassembly& reassembly) noexcept : reassembly_(reassembly), waker_(counters) {}
 
   Waker& waker() noexcept { return waker_; }
 
@@ -86,7 +86,6 @@ class Delivery {
     touched_[touched_count_++] = &to;
   }
 
-  NiCounters& counters_;
   Reassembly& reassembly_;
   Waker waker_;
   uint32_t touched_count_ = 0;
