@@ -61,7 +61,7 @@ constexpr const char* kCompareFooter =
 
 struct Raw {
   std::string paths, sizes, conditions, cores, table = "text", seconds, repeat = "5";
-  std::string count = "0", wait = "0", only = "both";  // across
+  std::string count = "0", wait = "0", only = "rtt,bandwidth";  // across
   std::string formats = "svg,png", plot_size;          // plot
   std::string noise = "1", page_directory = "comparison";  // compare
   std::vector<std::string> reports;                    // compare, as a page
@@ -208,13 +208,15 @@ Status take_across(const Raw& raw, Options& options) {
   if (!count) return tl::unexpected(count.error());
   auto wait = parse_number<uint32_t>(raw.wait, "--wait", 0, 3600);
   if (!wait) return tl::unexpected(wait.error());
-  if (raw.only != "both" && raw.only != "rtt" && raw.only != "bandwidth") {
-    return fail(Errc::invalid_argument, "--only '" + raw.only + "' is neither rtt nor bandwidth");
+  auto benches = parse_list(raw.only, "measurements");
+  if (!benches) return tl::unexpected(benches.error());
+  for (const std::string& bench : *benches) {
+    if (std::find(kAcrossBenches.begin(), kAcrossBenches.end(), bench) != kAcrossBenches.end()) continue;
+    return fail(Errc::invalid_argument, "--only '" + bench + "' is none of rtt, out and bandwidth");
   }
+  across.benches = *benches;
   across.count = *count;
   across.wait = *wait;
-  across.round_trips = raw.only != "bandwidth";
-  across.stream = raw.only != "rtt";
   across.seconds = options.seconds;
   across.json = options.json;
   across.table = options.table;
@@ -317,7 +319,7 @@ void add_two_hosts(CLI::App& app, Raw& raw, Options& options) {
   serve->add_option("NAME", options.serve_name, "name to bind (default: bench)")->check(not_empty);
   CLI::App* across = app.add_subcommand("across", "measure round trips and a stream to servers on other hosts; both sides sleep to wait");
   across->add_option("TARGET", options.across.targets, "NAME@HOST of servers, one after the other")->required();
-  across->add_option("--only", raw.only, "rtt or bandwidth (default: both)");
+  across->add_option("--only", raw.only, "what: rtt, out (round trips with a short way back), bandwidth (default: rtt,bandwidth)");
   across->add_option("--size", raw.sizes, "message sizes, 16 to 64K (default: 48,1K,16K)")->check(not_empty);
   across->add_option("--seconds", raw.seconds, "time for each measurement at each size (default: 0.5)")->check(not_empty);
   across->add_option("--count", raw.count, "number of round trips, instead of seconds");

@@ -45,6 +45,12 @@ TEST_CASE("options: the other actions") {
   CHECK(help->help.find("unet-bench run rtt") != std::string::npos);
 }
 
+TEST_CASE("options: what is measured across hosts") {
+  CHECK(parse({"across", "a@h"})->across.benches == std::vector<std::string>{"rtt", "bandwidth"});
+  CHECK(parse({"across", "a@h", "--only", "out,rtt"})->across.benches == std::vector<std::string>{"out", "rtt"});
+  CHECK_FALSE(parse({"across", "a@h", "--only", "rtt,in"}));
+}
+
 TEST_CASE("options: a page is made by another program, which reads the options of its own") {
   const auto report = parse({"report", "--quick", "--directory", "x", "--help"});
   REQUIRE(report);

@@ -26,10 +26,12 @@ constexpr double kNanosecondsPerSecond = 1e9;
 struct Found {
   std::string target, bench;
   uint32_t size = 0;
-  Summary summary;                     // rtt: ns
-  double least = 0;                    // rtt
+  Summary summary;                     // round trips: ns
+  double least = 0;                    // round trips
   uint64_t sent = 0, arrived = 0, late = 0;
-  double bytes_per_second = 0;         // bandwidth: at the receiver
+  double bytes_per_second = 0;         // of a stream, at the receiver
+
+  bool is_stream() const { return bench == "bandwidth"; }
 };
 
 class Client {
@@ -43,11 +45,11 @@ class Client {
     Status status;
     for (const uint32_t size : options_.sizes) {
       data_.assign(size, std::byte{0x5a});
-      for (const bool stream : {false, true}) {
-        if (end_wanted() || !status || !(stream ? options_.stream : options_.round_trips)) continue;
-        Found row{.target = target, .bench = stream ? "bandwidth" : "rtt", .size = size};
+      for (const std::string& bench : options_.benches) {
+        if (end_wanted() || !status) continue;
+        Found row{.target = target, .bench = bench, .size = size};
         ++run_;
-        status = stream ? measure_stream(row) : measure_round_trips(row);
+        status = row.is_stream() ? measure_stream(row) : measure_round_trips(row);
         if (status) found.push_back(row);
       }
     }
@@ -102,12 +104,14 @@ class Client {
 
   Result<bool> one_round_trip(Found& row) {
     const Nanoseconds begin = monotonic_now();
-    const Bytes message = composed(Ask::echo, row.sent++);
+    const Ask ask = row.bench == "out" ? Ask::echo_header : Ask::echo;
+    const Bytes message = composed(ask, row.sent++);
+    const Bytes expected = ask == Ask::echo ? message : message.first(sizeof(AskHeader));
     if (Status sent = send(message); !sent) return tl::unexpected(sent.error());
     Result<bool> came = receive_until(begin + echo_wait_, [&](Bytes echo) {
-      if (echo.size() == message.size() && std::equal(echo.begin(), echo.end(), message.begin())) return true;
+      if (std::equal(echo.begin(), echo.end(), expected.begin(), expected.end())) return true;
       const auto header = read_front<AskHeader>(echo);
-      if (header && header->ask == Ask::echo && header->run == run_) ++row.late;
+      if (header && header->ask == ask && header->run == run_) ++row.late;
       return false;
     });
     echo_wait_ = came && *came ? kEchoWait : std::min(2 * echo_wait_, kEchoWaitMax);
@@ -182,7 +186,7 @@ std::string to_json(const std::vector<Found>& found) {
   nlohmann::json list = nlohmann::json::array();
   for (const Found& row : found) {
     nlohmann::json record{{"target", row.target}, {"bench", row.bench}, {"size", row.size}, {"sent", row.sent}, {"arrived", row.arrived}};
-    if (row.bench == "rtt") {
+    if (!row.is_stream()) {
       const nlohmann::json p99 = row.summary.p99 ? nlohmann::json(*row.summary.p99) : nullptr;
       record.update({{"unit", "ns"}, {"least", row.least}, {"p50", row.summary.p50}, {"p99", p99},
                      {"mean", row.summary.mean}, {"late", row.late}});
@@ -202,8 +206,9 @@ std::string lost(const Found& row) {
 std::string to_table(const std::vector<Found>& found, TableStyle style) {
   std::vector<std::vector<std::string>> rows{{"to", "measured", "size", "p50", "p99", "bandwidth", "lost"}};
   for (const Found& row : found) {
-    const bool rtt = row.bench == "rtt";
-    rows.push_back({row.target, rtt ? "round trip" : "stream", std::to_string(row.size) + " B",
+    const bool rtt = !row.is_stream();
+    const char* const measured = !rtt ? "stream" : row.bench == "rtt" ? "round trip" : "round trip, short back";
+    rows.push_back({row.target, measured, std::to_string(row.size) + " B",
                     rtt ? format_value(row.summary.p50, "ns") : "", rtt && row.summary.p99 ? format_value(*row.summary.p99, "ns") : "",
                     rtt ? "" : format_value(row.bytes_per_second * 8 / 1e6, "Mbit/s"), lost(row)});
   }

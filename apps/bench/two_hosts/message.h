@@ -16,6 +16,7 @@ enum class Ask : uint32_t {
   echo = 0x756e6574,  // back it comes, as it is
   stream,             // is counted
   report,             // is answered with StreamReport
+  echo_header,        // its header alone comes back
 };
 
 // At the front of every message.

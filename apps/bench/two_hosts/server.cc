@@ -51,6 +51,7 @@ class Server {
     if (!header || index >= streams_.size()) return;
     switch (header->ask) {
       case Ask::echo: (void)endpoint_.send(message.channel, message.bytes(), more); return;
+      case Ask::echo_header: (void)endpoint_.send(message.channel, message.bytes().first(sizeof(AskHeader)), more); return;
       case Ask::stream: count(streams_[index], *header, message.length); return;
       case Ask::report: report(message.channel, streams_[index], *header); return;
     }

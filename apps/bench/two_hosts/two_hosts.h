@@ -5,6 +5,7 @@
 // as they are, without a ratio to a limit. `unet-bench run` measures the cost of U-Net itself.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,13 +18,16 @@ namespace unet::bench {
 struct AcrossOptions {
   std::vector<std::string> targets;               // NAME@HOST of servers
   std::vector<uint32_t> sizes;                    // of messages
-  bool round_trips = true, stream = true;         // what to measure
+  std::vector<std::string> benches;               // from kAcrossBenches
   double seconds = 0.5;                           // for each of them, at each size
   uint32_t count = 0;                             // round trips instead of seconds; 0: by time
   uint32_t wait = 0;                              // seconds until a server has to be there
   std::string json;                               // a file, "-" for stdout, empty: a table
   TableStyle table = TableStyle::text;
 };
+
+// What `across` measures: round trips, round trips of which the way back has the shortest message, and a stream.
+inline constexpr std::array kAcrossBenches = {"rtt", "out", "bandwidth"};
 
 // The smallest message: a header that says what it is and to which run it belongs.
 constexpr uint32_t kAcrossLeast = 16;
