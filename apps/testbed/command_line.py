@@ -110,9 +110,12 @@ def parser():
     bench = add_command(commands, "bench", "measure round trips and a stream from each host to each other",
                         "Receivers sleep while they wait, and on one machine all hosts share its cores.\n"
                         "unet-bench run measures U-Net itself. For example: testbed bench --size 48,4K --seconds 1")
+    bench.add_argument("hosts", metavar="HOST", nargs="*", help="names or numbers of hosts to measure between (default: all)")
     bench.add_argument("--size", default="48,16K", help="message sizes, 16 to 64K (default: 48,16K)")
     bench.add_argument("--seconds", type=seconds, default=0.3, help="for each measurement (default: 0.3)")
-    bench.add_argument("--json", action="store_true", help="print every record as JSON")
+    bench.add_argument("--asymmetry", action="store_true", help="also round trips with a short way back: what differs between the two ways")
+    bench.add_argument("--load", action="store_true", help="meanwhile, stream from each host to the next")
+    bench.add_argument("--json", action="store_true", help="print every record as JSON, also after Ctrl-C")
     status = add_command(commands, "status", "the hosts and whether their unetds run (exit status 1 if one does not)")
     status.add_argument("--json", action="store_true", help="print JSON")
     logs = add_command(commands, "logs", "the log of a host's unetd, or of all")

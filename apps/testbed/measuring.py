@@ -1,39 +1,61 @@
 # measuring.py - `testbed bench`: unet-bench between each two hosts, in turn, as matrices or JSON.
+import contextlib
+import itertools
 import json
 import os
 import subprocess
 import sys
 
-from failure import Failure
+from failure import Failure, Usage
 import testbeds
 
-NAME = "testbed-bench"
+NAME, LOAD = "testbed-bench", "testbed-load"
+TITLES = {"rtt": "round trip p50", "out": "round trip p50, short way back", "bandwidth": "stream as received"}
+OVERDUE = 3  # seconds beyond the time of the measurements; then a host may be down
 
 
-def measure_from(host, others, options):
-    """Measures from one client to all others; prints errors, and returns the records of the rest."""
-    targets = [f"{NAME}@{other.name}" for other in others]
-    client = host.start([host.find("unet-bench"), "across", "--size", options.size, "--seconds", str(options.seconds), "--wait", "30",
-                         "--json", "-", *targets], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def down(hosts):
+    """Returns why one of these hosts cannot be measured, by its name."""
+    return {host.name: f"unetd of {host.name} does not run" for host in hosts if not host.is_up()}
+
+
+def finish(client, hosts, seconds):
+    """Waits for a client as long as both of its hosts are up. Returns its output and its errors."""
+    while True:
+        try:
+            return client.process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            if down(hosts):
+                client.process.kill()
+
+
+def measure_pair(host, other, options):
+    """Measures from one client to one server. Returns records, and an error or an empty text."""
+    benches = ["rtt", "out", "bandwidth"] if options.asymmetry else ["rtt", "bandwidth"]
+    client = host.start([host.find("unet-bench"), "across", "--only", ",".join(benches), "--size", options.size, "--seconds", str(options.seconds),
+                         "--wait", "30", "--json", "-", f"{NAME}@{other.name}"],
+                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        out, err = client.process.communicate()
+        out, err = finish(client, (host, other), len(benches) * len(options.size.split(",")) * options.seconds + OVERDUE)
     except BaseException:
         client.process.kill()
         raise
-    for line in err.splitlines():
-        print(f"testbed: {host.name}: {line}", file=sys.stderr)
     if client.process.returncode == 2:
-        raise Failure("unet-bench does not take these arguments (see above)")
-    records = json.loads(out) if out.strip() else []
+        raise Failure(err.strip().removeprefix("unet-bench: "))
+    records = []
+    with contextlib.suppress(ValueError):  # the output of a killed client may be incomplete
+        records = json.loads(out)
     for record in records:
-        record["from"], record["to"] = host.name, record.pop("target").split("@", 1)[1]
-    return records, client.process.returncode == 0
+        del record["target"]
+    lines = err.strip().splitlines()
+    ended = f"unet-bench ended with {client.process.returncode}"
+    return records, "" if client.process.returncode == 0 else lines[-1].removeprefix("unet-bench: ") if lines else ended
 
 
 def text_of(record):
     if record is None:
         return "?"
-    if record["bench"] == "rtt":
+    if record["bench"] != "bandwidth":
         return f"{record['p50'] / 1000:.1f} us"
     return f"{record['bandwidth'] * 8 / 1e6:.0f} Mbit/s"
 
@@ -56,27 +78,53 @@ def print_matrix(title, hosts, cell):
 def print_matrices(state, hosts, records):
     where = f"on {os.cpu_count()} cores that all of them share" if state["kind"] == "namespaces" else "reached by ssh"
     print(f"testbed '{state['name']}': {len(hosts)} hosts {where}; receivers sleep while they wait\n")
-    found = {(r["bench"], r["size"], r["from"], r["to"]): r for r in records}
-    for bench, size in sorted({(r["bench"], r["size"]) for r in records}, key=lambda key: (key[0] != "rtt", key[1])):
-        title = f"round trip p50, {size} B" if bench == "rtt" else f"stream as received, {size} B"
-        print_matrix(title, hosts, lambda a, b, key=(bench, size): text_of(found.get((*key, a, b))))
+    found = {(r["bench"], r["size"], r["from"], r["to"]): r for r in records if "error" not in r}
+    for bench, size in sorted({key[:2] for key in found}, key=lambda key: (list(TITLES).index(key[0]), key[1])):
+        print_matrix(f"{TITLES[bench]}, {size} B", hosts, lambda a, b, key=(bench, size): text_of(found.get((*key, a, b))))
         if any(r["arrived"] < r["sent"] for key, r in found.items() if key[:2] == (bench, size)):
             print_matrix("  lost of these", hosts, lambda a, b, key=(bench, size): lost_of(found.get((*key, a, b))))
 
 
+@contextlib.contextmanager
+def loaded(hosts):
+    """Streams from each host to the next until the block ends."""
+    following = {host.name: other.name for host, other in zip(hosts, hosts[1:] + hosts[:1])}
+    with testbeds.serving(hosts, LOAD), testbeds.running(hosts, lambda host: [
+            "across", "--only", "bandwidth", "--size", "1K", "--seconds", "3600", "--wait", "30", f"{LOAD}@{following[host.name]}"]):
+        yield
+
+
+def measure(hosts, options, records):
+    """Appends the records of each pair to `records`. A pair that cannot be measured has a record with an error."""
+    gone = {}
+    for host, other in itertools.permutations(hosts, 2):
+        pair = {"from": host.name, "to": other.name}
+        found, why = [], gone.get(host.name) or gone.get(other.name, "")
+        if not why:
+            print(f"testbed: measuring from {host.name} to {other.name}", file=sys.stderr, flush=True)
+            found, why = measure_pair(host, other, options)
+        if why and not gone.keys() & set(pair.values()):
+            gone |= down((host, other))
+            why = gone.get(host.name) or gone.get(other.name, why)
+            print(f"testbed: {host.name} to {other.name}: {why}", file=sys.stderr)
+        records += [record | pair for record in found] + ([pair | {"error": why}] if why else [])
+
+
 def run(state, options):
-    hosts = testbeds.hosts_of(state)
-    records, good = [], True
-    with testbeds.serving(hosts, NAME):
-        for host in hosts:
-            if not options.json:
-                print(f"testbed: measuring from {host.name}", file=sys.stderr)
-            found, complete = measure_from(host, [other for other in hosts if other is not host], options)
-            records += found
-            good = good and complete
+    hosts = [testbeds.host_called(state, word) for word in options.hosts] or testbeds.hosts_of(state)
+    if len({host.name for host in hosts}) < max(2, len(hosts)):
+        raise Usage("name two hosts or more, each once")
+    records, interrupt = [], None
+    try:
+        with testbeds.serving(hosts, NAME), loaded(hosts) if options.load else contextlib.nullcontext():
+            measure(hosts, options, records)
+    except KeyboardInterrupt as signal:
+        interrupt = signal
     if options.json:
         json.dump(records, sys.stdout, indent=2)
         print()
     else:
         print_matrices(state, hosts, records)
-    return 0 if good else 1
+    if interrupt:
+        raise interrupt
+    return 1 if any("error" in record for record in records) else 0

@@ -10,7 +10,7 @@ def directories():
     """Returns the directories of the project's programs."""
     own = os.path.dirname(os.path.realpath(sys.argv[0]))
     apps = os.path.dirname(own)
-    if os.path.basename(own) == "testbed" and os.path.basename(apps) == "apps":
+    if os.path.basename(own) in ("testbed", "bench") and os.path.basename(apps) == "apps":
         return sorted(entry.path for entry in os.scandir(apps) if entry.is_dir())
     return [own]
 

@@ -115,22 +115,27 @@ def start_unetds(state, hosts):
 
 
 @contextlib.contextmanager
-def serving(hosts, name):
-    """Runs an answering program on each host until the block ends."""
-    servers = []
+def running(hosts, arguments_of):
+    """Runs unet-bench on each host, with the arguments for this host, until the block ends."""
+    programs_there = []
     try:
         for host in hosts:
             with interruption.whole():
-                servers.append(host.start([host.find("unet-bench"), "serve", name], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                          stderr=subprocess.PIPE, text=True, start_new_session=True))
+                programs_there.append(host.start([host.find("unet-bench"), *arguments_of(host)], stdin=subprocess.DEVNULL,
+                                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True))
         yield
     finally:
-        for server in servers:
-            server.signal(signal.SIGTERM)
-        for server in servers:
+        for each in programs_there:
+            each.signal(signal.SIGTERM)
+        for each in programs_there:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                server.process.wait(CHECK_SECONDS)
-            server.process.stderr.close()
+                each.process.wait(CHECK_SECONDS)
+            each.process.stderr.close()
+
+
+def serving(hosts, name):
+    """Runs an answering program on each host until the block ends."""
+    return running(hosts, lambda host: ["serve", name])
 
 
 def check_wires(hosts):
