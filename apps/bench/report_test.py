@@ -4,6 +4,7 @@
 # Usage: report_test.py UNET_BENCH UNET_REPORT
 import contextlib
 import html.parser
+import itertools
 import json
 import os
 import random
@@ -95,6 +96,26 @@ def report_of(rounds, seed, slower=1.0):
             "rounds": [round_of(lambda: source.uniform(0.99, 1.01), slower) for _ in range(rounds)]}
 
 
+def host_record(bench, one, other, size, p50, unit="ns"):
+    return {"bench": f"hosts-{bench}", "path": f"{one} > {other}", "metric": "", "size": size, "unit": unit, "p50": p50, "command": "testbed bench"}
+
+
+def hosts_report():
+    """Three rounds of three hosts. Large messages to the last host take 30 us more; it is down in the last round."""
+    names, rounds = ["h0", MARKUP, "h2"], []
+    for number in range(3):
+        rounds.append([])
+        for one, other in itertools.permutations(names, 2):
+            if number == 2 and "h2" in (one, other):
+                rounds[-1].append(host_record("error", one, other, 0, None, "") | {"why": "unetd of h2 does not run"})
+                continue
+            rounds[-1] += [host_record(bench, one, other, size, value, unit) for size in (48, 16384) for bench, value, unit in (
+                ("rtt", 20_000 + size, "ns"), ("out", 20_000 + (30_000 if size > 48 and other == "h2" else 0), "ns"),
+                ("bandwidth", size / 20_000, "GB/s"), ("lost", 0, "%"))]
+    return {"report": 1, "mode": "hosts", "machine": {"host": "lab"}, "absent": [], "stopped": "", "rounds": rounds, "times": [100, 3700, 7300],
+            "hosts": [{"name": name, "ports": MARKUP} for name in names]}
+
+
 def write(path, content):
     with open(path, "w", encoding="utf-8") as file:
         file.write(content if isinstance(content, str) else json.dumps(content))
@@ -161,6 +182,34 @@ def drawing(place):
     require(run(BENCH, "report", "--from", few, "--directory", f"{place}/few")[0] == 0, "few records")
     text = check_page(f"{place}/few", 3)
     require(text.count("Not in this report") > 10 and "too few figures for a verdict" in text, "themes that are absent do not say so")
+
+
+def hosts_drawing(place):
+    status, out, err = run(BENCH, "report", "--from", write(f"{place}/hosts.json", hosts_report()), "--directory", f"{place}/hosts")
+    require(status == 0, f"hosts: {status} {out}{err}")
+    text = check_page(f"{place}/hosts", 8)
+    require(len(Figures(text).wanted) == 8 and "Then and now" not in text, "a report of hosts shows more than hosts")
+    require("from h2 (down)" in text and "h2 was not measured in the newest round: unetd of h2 does not run" in text, "a host that is down")
+    require("A round trip of 48 B: from 20.0 us" in text, "verdict of hosts")
+    require("30.0 us (30.0 us - 30.0 us)" in text and "-30.0 us" not in text, "asymmetry of the ways to the last host")
+    for wrong in ({"times": [1, 2]}, {"times": "x"}, {"times": [1, "x", None]}, {"hosts": [3]}):
+        status, _, err = run(BENCH, "report", "--from", write(f"{place}/odd.json", hosts_report() | wrong), "--directory", f"{place}/odd")
+        require(status == 0, f"{wrong}: {status} {err}")
+        check_page(f"{place}/odd", 6)
+    lists = {"mixed": ("h0 testbed:a\nh1 root@h1 none\n", "of one testbed"), "two": ("h0 testbed:a\nh1 testbed:b\n", "of one testbed"),
+             "gone": ("h0 testbed:no-such\nh1 testbed:no-such\n", "there is no testbed"), "short": ("h0\n", "expected NAME"), "one": ("h0 h0 none", "two hosts")}
+    for name, (content, word) in lists.items():
+        status, out, err = run(BENCH, "report", "--hosts", write(f"{place}/{name}", content), "--directory", f"{place}/lists")
+        require(status in (1, 2) and out == "" and err.count("\n") == 1 and word in err, f"{name}: {status} {out}{err}")
+    fine = write(f"{place}/fine", "h0 testbed:a\nh1 testbed:a\n")
+    for args in (["--hosts", fine, "--every", "5"], ["--hosts", fine, "--every", "0s"], ["--hosts", fine, "--from", fine], ["--load"], ["--times", "2"],
+                 ["--hosts", f"{place}/nowhere"]):
+        status, out, err = run(BENCH, "report", *args, "--directory", f"{place}/lists")
+        require(status == 2 and out == "" and err.count("\n") == 1, f"{args}: {status} {out}{err}")
+    os.makedirs(f"{place}/kind")
+    write(f"{place}/kind/report.json", report_of(1, 1))
+    status, _, err = run(BENCH, "report", "--hosts", fine, "--directory", f"{place}/kind")
+    require(status == 1 and "of another kind" in err, f"a report of a machine is not continued: {status} {err}")
 
 
 def bad_input(place):
@@ -257,7 +306,7 @@ def browse(chromium, place, page, *options):
 def in_browser(chromium, place):
     wrong = write(f"{place}/wrong.html", "<!DOCTYPE html><title>x</title><script>nothing.there();</script>")
     require(browse(chromium, place, wrong, "--dump-dom")[1], "an error on the console is not seen, so this test sees nothing")
-    for name in ("page", "slower", "stopped"):
+    for name in ("page", "slower", "stopped", "hosts"):
         dom, console = browse(chromium, place, f"{place}/{name}/index.html", "--dump-dom")
         require(not console, f"{name}: {console}")
         page = Figures(dom)
@@ -273,7 +322,7 @@ def main():
         print("no matplotlib: scripts/install-packages bench installs it")
         return SKIP
     with tempfile.TemporaryDirectory() as place:
-        for part in (drawing, bad_input, measuring, comparing):
+        for part in (drawing, hosts_drawing, bad_input, measuring, comparing):
             part(place)
         chromium = shutil.which("chromium")
         if chromium is None:

@@ -11,6 +11,7 @@ from failure import Failure
 import command_line
 import comparison
 import drawing
+import hosts
 import machine
 import measuring
 import page
@@ -23,6 +24,10 @@ INTERRUPTED = 130
 def report(options):
     drawing.need_library()
     page.ready(options.directory)
+    if options.hosts:
+        written, interrupted = hosts.run(options)
+        print(written)
+        return INTERRUPTED if interrupted else 0
     if options.source:
         content = results.read(options.source).content
     else:

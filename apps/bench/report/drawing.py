@@ -14,6 +14,7 @@ import units
 try:
     import matplotlib
     matplotlib.use("Agg")
+    from matplotlib import colors
     from matplotlib import pyplot
     from matplotlib import ticker
 except ImportError:
@@ -63,11 +64,12 @@ def need_library():
 def draw(figure, pens):
     """The figure as (SVG text, PDF bytes). Each series' markers are a group `points-N`, in the order of its points."""
     with matplotlib.rc_context(STYLE | {"svg.hashsalt": figure.name}):
-        rows = len(figure.x_names) if figure.kind == "dots" else 0
-        drawn, axes = pyplot.subplots(figsize=(6.6, max(1.5, 0.9 + 0.3 * rows) if rows else 3.6))
+        rows = len(figure.x_names)
+        size = {"dots": (6.6, max(1.5, 0.9 + 0.3 * rows)), "matrix": (min(9, 1 + 0.9 * rows), min(7, 0.6 + 0.5 * rows))}
+        drawn, axes = pyplot.subplots(figsize=size.get(figure.kind, (6.6, 3.6)))
         try:
-            {"curves": curves, "dots": dots, "shares": shares, "timeline": timeline}[figure.kind](figure, axes, pens)
-            if len(figure.series) > 1:
+            {"curves": curves, "dots": dots, "shares": shares, "timeline": timeline, "matrix": matrix}[figure.kind](figure, axes, pens)
+            if len(figure.series) > 1 and figure.kind != "matrix":
                 axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.02), borderaxespad=0)
             return tuple(saved(drawn, kind) for kind in ("svg", "pdf"))
         finally:
@@ -192,6 +194,31 @@ def timeline(figure, axes, pens):
     axes.set_ylim(bottom=0)
     axes.set_xlabel(figure.x_label)
     axes.set_ylabel("messages in each millisecond")
+
+
+def matrix(figure, axes, _):
+    """A coloured cell for each point. The markers in the cells cannot be seen: they carry the tips."""
+    count = len(figure.series)
+    cells = [[math.nan] * count for _ in range(count)]
+    for number, series in enumerate(figure.series):
+        for point in series.points:
+            cells[number][point.x] = point.y
+    low, high = min(point.y for point in figure.points), max(point.y for point in figure.points)
+    norm = colors.LogNorm(low, high) if figure.log_y else colors.Normalize(low, high)
+    colours = matplotlib.colormaps["cividis"]
+    axes.pcolormesh(cells, norm=norm, cmap=colours, edgecolors=PAPER, linewidth=1)
+    for number, series in enumerate(figure.series):
+        x, y = [point.x + 0.5 for point in series.points], [number + 0.5] * len(series.points)
+        axes.plot(x, y, linestyle="none", marker="s", markersize=16, markerfacecolor="none", markeredgecolor="none", gid=f"{POINTS}{number}")
+        for point in series.points:
+            axes.text(point.x + 0.5, number + 0.5, units.value_text(point.y, figure.unit), ha="center", va="center", fontsize=8 if count < 10 else 5,
+                      color="#000000" if norm(point.y) > 0.5 else "#ffffff")
+    axes.grid(False)
+    axes.set_xticks([at + 0.5 for at in figure.x_names], [shortened("to " + name) for name in figure.x_names.values()],
+                    rotation=90 if count > 8 else 0)
+    axes.set_yticks([at + 0.5 for at in figure.x_names], [shortened("from " + name) for name in figure.x_names.values()])
+    axes.tick_params(length=0, labelbottom=False, labeltop=True)
+    axes.invert_yaxis()
 
 
 def for_page(svg, figure):

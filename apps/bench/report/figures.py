@@ -30,7 +30,7 @@ class Series:
 
 @dataclass
 class Figure:
-    kind: str  # curves, dots, shares, timeline
+    kind: str  # curves, dots, shares, timeline, matrix
     name: str  # of its files
     title: str
     unit: str  # of the figures' axis: units.py
@@ -38,7 +38,7 @@ class Figure:
     x_label: str = ""
     log_x: bool = False
     log_y: bool = False
-    x_names: dict = field(default_factory=dict)  # curves: text of a tick by its place; dots: text of a row by its number
+    x_names: dict = field(default_factory=dict)  # curves: text of a tick by its place; dots, matrix: text of a row by its number
     note: str = ""
 
     @property
@@ -119,6 +119,17 @@ def dots(name, title, rows, row_of, series_of, baseline_of=None, note=""):
     unit = "x" if baseline_of else rows[0].unit
     return Figure("dots", name, title, unit, list(series.values()), log_x=is_wide(points), x_names={at: text for text, at in names.items()},
                   note=note)
+
+
+def matrix(name, title, rows, labels, ends_of):
+    """A cell for each pair of hosts; `labels` has their texts, and `ends_of` gives the two of a path."""
+    places = {host: at for at, host in enumerate(labels)}
+    series = {host: Series(label, "ours") for host, label in labels.items()}
+    for row in rows:
+        one, other = ends_of(row.path)
+        series[one].points.append(point_of(row, places[other], row.path, labels[other]))
+    return Figure("matrix", name, title, rows[0].unit, list(series.values()), log_y=is_wide([each for line in series.values() for each in line.points]),
+                  x_names=dict(enumerate(labels.values())))
 
 
 def odds(share):

@@ -1,4 +1,5 @@
 # measuring.py - runs a plan by unet-bench, round by round, and writes the JSON after each step; progress goes to stderr.
+import contextlib
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ from failure import Failure
 import results
 
 PATIENCE = 20  # a step that takes so many times its estimate, and two minutes more, has hung
-LAST_WORDS = 15  # seconds for a run of unet-bench to end after a signal
+LAST_WORDS = 60  # seconds for a run of unet-bench to end after a signal
 
 
 class Interrupted(Exception):
@@ -67,14 +68,25 @@ class Progress:
         print(f"unet-bench: measured for {minutes(time.monotonic() - self.start)}", file=sys.stderr, flush=True)
 
 
+@contextlib.contextmanager
+def interruptible():
+    """Ending signals raise Interrupted in this block."""
+    before = [(number, signal.signal(number, on_signal)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
 def end(process):
-    """Asks a run to end, and waits for it."""
+    """Asks a run to end, waits for it, and returns its output and errors."""
     process.send_signal(signal.SIGINT)
     try:
-        process.communicate(timeout=LAST_WORDS)
+        return process.communicate(timeout=LAST_WORDS)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.communicate()
+        return process.communicate()
 
 
 def records_of(bench, step):
@@ -108,24 +120,22 @@ def measure(bench, plan, content, path):
     """Fills `content` and writes it to `path`; ends early, with a reason in it, after a signal."""
     for bench_name, why in plan.left_out.items():
         note(content, {"bench": bench_name, "why": why})
-    before = [(number, signal.signal(number, on_signal)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     progress, number = Progress(plan), 0
     try:
-        for round_number in range(plan.rounds):
-            content["rounds"].append([])
-            for number, step in enumerate(plan.steps):
-                if round_number < step.rounds:
-                    progress.begins(round_number, number)
-                    run_step(bench, step, content, progress, number)
-                    results.write(content, path)
+        with interruptible():
+            for round_number in range(plan.rounds):
+                content["rounds"].append([])
+                for number, step in enumerate(plan.steps):
+                    if round_number < step.rounds:
+                        progress.begins(round_number, number)
+                        run_step(bench, step, content, progress, number)
+                        results.write(content, path)
     except Interrupted as interrupt:
         content["stopped"] = f"{interrupt} in round {len(content['rounds'])} of {plan.rounds}"
         for step in plan.steps[number:]:
             for name in step.benches:
                 note(content, {"bench": name, "why": f"{interrupt} ended the run before it was measured"})
     finally:
-        for number, handler in before:
-            signal.signal(number, handler)
         progress.close()
     content["rounds"] = [records for records in content["rounds"] if records]
     if not content["rounds"]:

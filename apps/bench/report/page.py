@@ -71,18 +71,21 @@ def table(head, rows, kind=""):
 
 def table_of(figure):
     """The figures of a figure: a row for each series, or for each text of its rows."""
-    columns = list(dict.fromkeys(point.column for point in figure.points))
+    columns = list(figure.x_names.values() if figure.kind == "matrix" else dict.fromkeys(point.column for point in figure.points))
     cells = {(series.label, point.column): point.text for series in figure.series for point in series.points}
     labels = [series.label for series in figure.series]
     if figure.kind == "dots":
         return table(["", *labels], [[escape(column), *(escape(cells.get((label, column), "-")) for label in labels)] for column in columns])
-    return table(["path", *columns], [[escape(label), *(escape(cells.get((label, column), "-")) for column in columns)] for label in labels])
+    return table(["from \\ to" if figure.kind == "matrix" else "path", *columns], [[escape(label), *(escape(cells.get((label, column), "-")) for column in columns)] for label in labels])
 
 
 def machine(page, report):
     page.heading("Machine", "machine")
     facts = [(name, report.machine.get(key)) for key, name in FACTS]
     page.table([], [[f"<b>{name}</b>", escape(str(value))] for name, value in facts if value], "facts")
+    hosts = [item for item in report.content.get("hosts", []) if isinstance(item, dict)]
+    if hosts:
+        page.table(["host", "ports"], [[escape(str(item.get(name, ""))) for name in ("name", "ports")] for item in hosts], "words")
     if line := verdict.placement(report):
         page.text(line)
     absent = [(item["what"], item["why"]) for item in report.content.get("absent", []) if "what" in item]
@@ -102,8 +105,9 @@ def theme(page, report, one):
         page.text("Not in this report: " + report.why_absent(one.benches) + ".", "absent")
 
 
-def navigation(page):
-    places = [("machine", "Machine"), ("verdict", "Verdict"), *((one.key, one.title) for one in themes.THEMES), ("then", "Then and now")]
+def navigation(page, shown):
+    places = [("machine", "Machine"), ("verdict", "Verdict"), *((one.key, one.title) for one in shown)]
+    places += [] if shown == [themes.HOSTS] else [("then", "Then and now")]
     page.add("<nav><ul>" + "".join(f'<li><a href="#{key}">{escape(title)}</a></li>' for key, title in places) + "</ul></nav>")
 
 
@@ -118,21 +122,25 @@ def write(report, directory):
     drawing.need_library()
     page = Page(directory)
     machine_name = report.machine.get("processor", "a machine")
-    page.add(f"<h1>{escape(report.name)}: what this machine does</h1>")
-    page.text(f"Measured by unet-bench report ({report.content.get('mode', '')}) on {machine_name}, {report.machine.get('date', '')}. "
+    hosts = report.content.get("hosts")
+    where = f"between {len(hosts)} hosts, from {report.machine.get('host', 'a machine')}" if hosts else f"on {machine_name}"
+    page.add(f"<h1>{escape(report.name)}: what {'these hosts do' if report.content.get('mode') == 'hosts' else 'this machine does'}</h1>")
+    page.text(f"Measured by unet-bench report ({report.content.get('mode', '')}) {where}, {report.machine.get('date', '')}. "
               + spread_sentence(report) + " Point at a mark to see its figure and the command that repeats it.", "about")
     if report.content.get("stopped"):
         page.text(f"This report is incomplete: {report.content['stopped']}.", "slower")
-    navigation(page)
+    shown = [themes.HOSTS] if report.content.get("mode") == "hosts" else themes.THEMES
+    navigation(page, shown)
     machine(page, report)
     page.heading("Verdict", "verdict")
     sentences = verdict.sentences(report)
     page.add("<ul>" + "".join(f"<li>{escape(text)}</li>" for text in sentences) + "</ul>" if sentences else "")
     if not sentences:
         page.text("This run has too few figures for a verdict.", "absent")
-    for one in themes.THEMES:
+    for one in shown:
         theme(page, report, one)
-    then_and_now.add(page, report)
+    if themes.HOSTS not in shown:
+        then_and_now.add(page, report)
     path = os.path.join(directory, "index.html")
     results.write_text(page.html(f"{report.name}: U-Net report"), path)
     return path

@@ -173,7 +173,8 @@ def parse(text, source):
     rounds = content.get("rounds")
     if not isinstance(rounds, list) or not all(isinstance(records, list) and all(map(is_record, records)) for records in rounds):
         raise Failure(f"{source} has something in it that is no record of unet-bench")
-    if not isinstance(content.get("machine", {}), dict) or not is_list_of_absent(content.get("absent", [])):
+    if not isinstance(content.get("machine", {}), dict) or not is_list_of_absent(content.get("absent", [])) \
+            or not isinstance(content.get("hosts", []), list):
         raise Failure(f"{source} does not say what it was measured on as unet-bench does")
     return Report(content)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from figures import curves, dots, family_of, shares, timeline
 from results import BEFORE_MS, SHARES
+import pairs
 import units
 
 
@@ -219,6 +220,8 @@ def restart(report):
                  [row for row in report.select("restart") if row.unit == "ns"], lambda row: row.path, lambda row: row.metric.replace("_", " ")),
             timeline("restart-timeline", "Messages while unetd is replaced", [row for row in report.select("restart") if row.timeline], BEFORE_MS)]
 
+
+HOSTS = Theme("hosts", "Hosts", pairs.ABOUT, ["hosts-rtt"], pairs.figures_of)
 
 THEMES = [
     Theme("rtt", "Round trip over size", "One message goes to another process and back. The limit is a cache line, or a copy, handed back and forth.",

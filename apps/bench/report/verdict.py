@@ -1,4 +1,5 @@
 # verdict.py - what the figures say, in sentences made of them.
+import pairs
 import units
 
 SIZES = (48, 8, 64)
@@ -91,4 +92,4 @@ def steadiness(report):
 
 
 def sentences(report):
-    return [text for part in (round_trips, through_wires, streams, layers, steadiness) for text in part(report)]
+    return [text for part in (pairs.sentences, round_trips, through_wires, streams, layers, steadiness) for text in part(report)]

@@ -1,0 +1,159 @@
+# hosts.py - `unet-bench report --hosts`: `testbed bench` measures each pair of hosts, in rounds that are appended to one report.json.
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+from failure import Failure, Usage
+import machine
+import measuring
+import page
+import programs
+import results
+
+SIZES = "48,16K"
+MEASUREMENTS = 3 * len(SIZES.split(","))  # of a pair: round trips, round trips with a short way back, a stream
+UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def seconds_of(text):
+    """The seconds of a time such as 30s, 10m or 1.5h."""
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)([smh])", text)
+    if not found or float(found.group(1)) == 0:
+        raise Usage(f"--every '{text}' is no time: write 30s, 10m or 1h")
+    return float(found.group(1)) * UNITS[found.group(2)]
+
+
+def read_list(path):
+    """The testbed that the lines `NAME testbed:TESTBED` of a file name, and these hosts. None: the lines are for `testbed up --hosts`."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [words for line in file if (words := line.split()) and not words[0].startswith("#")]
+    except (OSError, UnicodeDecodeError) as error:
+        raise Usage(f"--hosts {path}: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+    places = {words[1] for words in lines if len(words) == 2}
+    if not any(place.startswith("testbed:") for place in places):
+        return None
+    if len(places) != 1 or any(len(words) != 2 for words in lines):
+        raise Usage(f"--hosts {path}: all hosts must be of one testbed, with lines such as: h0 testbed:unet")
+    return places.pop().removeprefix("testbed:"), [words[0] for words in lines]
+
+
+def run_testbed(*arguments, **how):
+    """Runs testbed to its end. Returns its status, output and errors, and the signal that ended it early."""
+    interrupt = None
+    # Ctrl-C reaches this process alone, which lets testbed end in order.
+    with subprocess.Popen([programs.find("testbed"), *arguments], stdout=subprocess.PIPE, text=True, start_new_session=True, **how) as process:
+        try:
+            out, said = process.communicate()
+        except measuring.Interrupted as signal:
+            interrupt = signal
+            out, said = measuring.end(process)
+    return process.returncode, out, said, interrupt
+
+
+def ask(*arguments):
+    status, out, said, interrupt = run_testbed(*arguments, stderr=subprocess.PIPE)
+    if interrupt:
+        raise interrupt
+    if status != 0 and not out:
+        raise Failure((said.strip().splitlines() or [f"testbed ended with status {status}"])[-1].removeprefix("testbed: "))
+    return out
+
+
+@contextlib.contextmanager
+def testbed_of(path):
+    """Yields the name of the testbed and the hosts of a file. A testbed that is made for it ends with the block."""
+    found = read_list(path)
+    if found is not None:
+        yield found
+        return
+    name = f"report-{os.getpid()}"
+    ask("up", "--name", name, "--hosts", path)
+    try:
+        yield name, []
+    finally:
+        ask("down", "--name", name, "--forget")
+
+
+def records_of(found, metric, command):
+    """The records of a report for one record of `testbed bench`."""
+    common = {"path": f"{found['from']} > {found['to']}", "metric": metric, "size": found.get("size", 0), "command": command}
+    if "error" in found:
+        return [common | {"bench": "hosts-error", "unit": "", "p50": None, "why": found["error"]}]
+    if found["bench"] != "bandwidth":
+        return [common | {"bench": f"hosts-{found['bench']}", "unit": "ns", "p50": found["p50"], "p99": found["p99"]}]
+    lost = 100 * max(0, found["sent"] - found["arrived"]) / max(1, found["sent"])
+    return [common | {"bench": "hosts-bandwidth", "unit": "GB/s", "p50": found["bandwidth"] / 1e9},
+            common | {"bench": "hosts-lost", "unit": "%", "p50": lost}]
+
+
+def measure_round(name, hosts, options, content):
+    """Appends a round to the report. After a signal it has the pairs that were measured before."""
+    seconds, number = 0.1 if options.quick else 0.5, len(content["rounds"]) + 1
+    pairs = len(hosts) * (len(hosts) - 1)
+    print(f"unet-bench: round {number}: {pairs} pairs of hosts, about {measuring.minutes(pairs * (MEASUREMENTS * seconds + 0.3))}",
+          file=sys.stderr)
+    load = ["--load"] if options.load else []
+    command = ["bench", "--name", name, *hosts, "--asymmetry", *load, "--size", SIZES, "--seconds", f"{seconds:g}"]
+    began = time.time()
+    _, out, _, interrupt = run_testbed(*command, "--json")
+    found = []
+    with contextlib.suppress(ValueError):  # there is no JSON if testbed could not begin
+        found = json.loads(out)
+    if found:
+        text = " ".join(["testbed", *command])
+        content["rounds"].append([record for each in found for record in records_of(each, "load" if options.load else "", text)])
+        content["times"].append(began)
+    if interrupt:
+        content["stopped"] = f"{interrupt} in round {number}"
+        raise interrupt
+    if not found:
+        raise Failure("testbed bench measured nothing")
+
+
+def content_of(path, bench):
+    """The report to append to: that of an earlier run in this directory, or a new one."""
+    content = results.new_content("hosts", machine.facts(measuring.version_of(bench))) | {"times": []}
+    if not os.path.exists(path):
+        return content
+    earlier = results.read(path).content
+    if earlier["mode"] != "hosts" or len(earlier.get("times", [])) != len(earlier["rounds"]):
+        raise Failure(f"{path} is a report of another kind: choose another --directory")
+    return content | {name: earlier[name] for name in ("rounds", "times")}
+
+
+def run(options):
+    """Measures, and writes the page after each round; returns its path and whether a signal ended it."""
+    every = seconds_of(options.every) if options.every else 0
+    read_list(options.hosts)
+    path = os.path.join(options.directory, "report.json")
+    content = content_of(path, measuring.find_bench())
+    if options.name:
+        content["name"] = options.name
+    written, interrupt = "", None
+    try:
+        with measuring.interruptible(), testbed_of(options.hosts) as (name, chosen):
+            hosts = json.loads(ask("status", "--json", "--name", name))
+            content["hosts"] = [{"name": host["host"], "ports": ", ".join(host["ports"])} for host in hosts]
+            number = 0
+            while True:
+                next_round = time.monotonic() + every
+                measure_round(name, chosen or [host["host"] for host in hosts], options, content)
+                results.write(content, path)
+                written = page.write(results.Report(content), options.directory)
+                number += 1
+                if not every or number == options.times:
+                    break
+                time.sleep(max(0, next_round - time.monotonic()))
+    except measuring.Interrupted as signal:
+        interrupt = signal
+    if interrupt and content["rounds"]:
+        results.write(content, path)
+        written = page.write(results.Report(content), options.directory)
+    if not written:
+        raise Failure(f"nothing was measured: {interrupt}")
+    return written, interrupt is not None
