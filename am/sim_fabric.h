@@ -52,6 +52,7 @@ class Side final : public SimNode {
 
   // ---- settings
   uint64_t wanted = 0;                 // requests to send in all
+  std::vector<Nanoseconds> due;        // times from which requests are late; empty: from their first transmission
   uint32_t bytes = 64;                 // bytes of each
   double replies = 0.7;                // share of requests that are answered
   bool eager = false;                  // its NI takes every packet, and it never lacks buffers
@@ -62,7 +63,7 @@ class Side final : public SimNode {
   // ---- results
   uint64_t requests_begun = 0, requests_handled = 0, replies_begun = 0, replies_handled = 0, unanswered = 0;
   uint64_t bytes_handled = 0;
-  std::vector<Nanoseconds> latencies;  // latency of each request, from the first transmission until its handler runs
+  std::vector<Nanoseconds> latencies;  // latency of each request, from its due time or the first transmission, until its handler runs
   std::string fault;                   // the first violation of a rule
 
   Flow& flow() noexcept { return *flow_; }
@@ -91,14 +92,23 @@ class Side final : public SimNode {
   std::array<Content, kSequenceWindow> sent_{}, kept_{};
 };
 
-// Flows between nodes. Each node has one link to a switch in the middle. The way through two links has the delay and the faults of `wire`.
+// Switches of a fat tree with two levels. Each leaf has a link to each spine, and a flow keeps to one spine (ECMP).
+struct Tree {
+  uint32_t leaf = 0;                   // nodes of a leaf; 0: one switch joins all nodes
+  uint32_t spines = 1;                 // fewer than `leaf`: the links between switches are oversubscribed
+  uint64_t buffer = 0;                 // bytes that the ports of a switch share: each may have as many as are free
+};
+
+// Flows between nodes. Each node has one link to a switch. The way through two links has the delay and the faults of `wire`.
 class Network : public Simulator {
  public:
-  Network(uint32_t nodes, const SimLinkOptions& wire, uint64_t seed) : Simulator(seed), desks_(nodes), cut_(nodes, false) {
+  Network(uint32_t nodes, const SimLinkOptions& wire, uint64_t seed, const Tree& tree = {})
+      : Simulator(seed), tree_(tree), desks_(nodes), cut_(nodes, false) {
     SimLinkOptions down = wire;
     down.delay /= 2;
     up_.assign(nodes, SimLink(*this, {.delay = down.delay, .bits_per_second = wire.bits_per_second}));
     down_.assign(nodes, SimLink(*this, down));
+    if (tree_.leaf != 0) plant(nodes, down);
   }
 
   // Makes a flow between two nodes and returns its index. Flow i has sides 2i and 2i + 1.
@@ -115,7 +125,9 @@ class Network : public Simulator {
   void employ(uint32_t node, const Worker& worker) { desks_[node].worker = worker; }
   uint64_t lost_in_queues() const noexcept {
     uint64_t lost = lost_at_desks_;
-    for (const SimLink& link : down_) lost += link.queue_drops();
+    for (const auto* links : {&down_, &to_spine_, &from_spine_}) {
+      for (const SimLink& link : *links) lost += link.queue_drops();
+    }
     return lost;
   }
   // Stops a side's polling until wake(). `sends`: it still sends once, if it has packets to send.
@@ -153,7 +165,40 @@ class Network : public Simulator {
     const uint32_t a = nodes_[from.index_], b = nodes_[to.index_];
     if (cut_[a] || cut_[b]) return;
     const Nanoseconds at_switch = up_[a].transmit(now(), packet.bytes) + up_[a].options.delay;
+    if (tree_.leaf != 0) return at(at_switch, [this, a, b, &to, packet] { climb(a, b, to, packet); });
     down_[b].send(at_switch, packet.bytes, [this, &to, packet](bool) { arrive(to, packet); });
+  }
+  // Makes the links between switches, and lists the ports of each switch: of leaves, then of spines.
+  void plant(uint32_t nodes, const SimLinkOptions& link) {
+    const uint32_t leaves = (nodes + tree_.leaf - 1) / tree_.leaf;
+    to_spine_.assign(size_t{leaves} * tree_.spines, SimLink(*this, link));
+    from_spine_ = to_spine_;
+    ports_.resize(leaves + tree_.spines);
+    for (uint32_t node = 0; node < nodes; ++node) ports_[node / tree_.leaf].push_back(&down_[node]);
+    for (uint32_t i = 0; i < to_spine_.size(); ++i) {
+      ports_[i / tree_.spines].push_back(&to_spine_[i]);
+      ports_[leaves + i % tree_.spines].push_back(&from_spine_[i]);
+    }
+  }
+  // Sends a packet from the leaf of node `a` to node `b`.
+  void climb(uint32_t a, uint32_t b, Side& to, const Packet& packet) {
+    const uint32_t from = a / tree_.leaf, last = b / tree_.leaf;
+    const auto fall = [this, last, b, &to, packet] { pass(last, down_[b], packet, [this, &to, packet] { arrive(to, packet); }); };
+    if (from == last) return fall();
+    const uint32_t leaves = static_cast<uint32_t>(ports_.size()) - tree_.spines;
+    const auto spine = static_cast<uint32_t>((to.index_ / 2 * 0x9e3779b97f4a7c15ull >> 32) % tree_.spines);
+    pass(from, to_spine_[from * tree_.spines + spine], packet, [this, last, leaves, spine, packet, fall] {
+      pass(leaves + spine, from_spine_[last * tree_.spines + spine], packet, fall);
+    });
+  }
+  template <typename Then>
+  void pass(size_t at_switch, SimLink& link, const Packet& packet, Then then) {
+    if (tree_.buffer != 0) {
+      double used = 0;
+      for (const SimLink* port : ports_[at_switch]) used += port->waiting(now());
+      link.options.queue = static_cast<uint64_t>(std::max(1.0, static_cast<double>(tree_.buffer) - used));
+    }
+    link.send(now(), packet.bytes, [then](bool) { then(); });
   }
   void arrive(Side& to, const Packet& packet) {
     Desk& desk = desks_[nodes_[to.index_]];
@@ -195,7 +240,9 @@ class Network : public Simulator {
     at(now() + desk.worker.handling + stop, [this, &desk] { serve(desk); });
   }
 
-  std::vector<SimLink> up_, down_;
+  Tree tree_;
+  std::vector<SimLink> up_, down_, to_spine_, from_spine_;  // between switches: by leaf, then by spine
+  std::vector<std::vector<SimLink*>> ports_;                // of each switch
   std::vector<Desk> desks_;
   std::vector<bool> cut_;
   std::vector<std::unique_ptr<Side>> sides_;
@@ -229,7 +276,8 @@ inline Nanoseconds Side::process() {
   while (const auto sequence = flow_->poll_delivery()) handle(kept_[slot_of(*sequence)]);
   while (requests_begun < wanted && flow_->has_credit()) {
     const Sequence sequence = flow_->begin(true, bytes);
-    sent_[slot_of(sequence)] = {Kind::short_request, requests_begun++, 0, bytes};
+    const Nanoseconds begun = due.empty() ? 0 : due[requests_begun];
+    sent_[slot_of(sequence)] = {Kind::short_request, requests_begun++, 0, bytes, begun};
   }
   const bool sent = transmit();
   if (!unsent_.empty()) {

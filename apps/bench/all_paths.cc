@@ -36,6 +36,7 @@ Paths make_all_paths() {
   add_am_impaired(paths);
   add_unet_impaired(paths);
   add_incast(paths);
+  add_traffic(paths);
   add_fibers(paths);
   add_kernel_streams(paths);
   add_kernel_datagrams(paths);

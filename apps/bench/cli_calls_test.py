@@ -54,6 +54,16 @@ def one_core():
     require(found == ["limit-handoff", "am-one-core", "rpc-one-core", "rpc-one-core", "pipe-one-core"], f"one-core: {found}{err}")
 
 
+def traffic():
+    """Three patterns with two loads on three simulated networks: goodput, p99 and fairness of each."""
+    rows, err = measured("am-traffic", "--size", "8")
+    require(len(rows) == 54, f"am-traffic: {len(rows)} rows: {err}")
+    for row in rows:
+        what = row["metric"].partition("_")[0]
+        least, greatest = {"goodput": (1, 12.5), "p99": (4_000, 2e6), "fairness": (0.5, 1)}[what]
+        require(least <= row["p50"] <= greatest, f"am-traffic: {row}")
+
+
 def parts_and_scale():
     """Each part of a call; many calls under way; and many callers, with a server's core and without."""
     rows, err = measured("rpc-cost", "--path", "rpc-local,rpc-memif")
@@ -136,6 +146,6 @@ def mpi():
     require(found == wanted, f"mpi: {found}{err}")
 
 
-for part in (calls, one_core, parts_and_scale, bindings_and_death, ports, techniques, files, fabric, mpi):
+for part in (calls, one_core, traffic, parts_and_scale, bindings_and_death, ports, techniques, files, fabric, mpi):
     part()
     print(part.__name__, "ok", flush=True)

@@ -186,6 +186,7 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
     case Method::fabric: return measure_fabric(session, *job.benchmark, size, paths, options);
     case Method::programs:
     case Method::mpi:
+    case Method::traffic:
     case Method::tasks: break;
   }
   return fail(Errc::invalid_argument, "no such method");
@@ -263,12 +264,14 @@ std::vector<PathInfo> program_paths(const Benchmark& benchmark, const Options& o
 Result<std::vector<Record>> run_programs(const Job& job, CorePair cores, const Options& options) {
   const Benchmark& benchmark = *job.benchmark;
   const bool tasks = benchmark.method == Method::tasks, mpi = benchmark.method == Method::mpi;
+  const bool traffic = benchmark.method == Method::traffic;
   const std::vector<PathInfo> paths = program_paths(benchmark, options);
   if (paths.empty()) return none_takes_part(benchmark, options);
-  if (options.json != "-" && !tasks && !mpi) std::printf("A client on core %d, a server on core %d.\n\n", cores.a, cores.b);
+  if (options.json != "-" && !tasks && !mpi && !traffic) std::printf("A client on core %d, a server on core %d.\n\n", cores.a, cores.b);
   const MeasureOptions how{options.seconds, options.repeat, options.command};
   auto records = tasks ? measure_tasks(benchmark, paths, job.sizes, how)
                  : mpi ? measure_mpi(benchmark, paths, cores, how)
+                 : traffic ? measure_traffic(benchmark, paths, job.sizes, how)
                        : measure_programs(benchmark, paths, cores, how);
   if (!records || options.json == "-") return records;
   std::printf("%s\n", to_tables(*records, options.table).c_str());

@@ -440,6 +440,22 @@ std::vector<Benchmark> message_benchmarks() {
        .unit = "GB/s",
        .sizes = {1500, 4096},
        .limit = "am-sim"},
+      {.name = "am-traffic",
+       .method = Method::traffic,
+       .own_paths = true,
+       .what = "incast, permutation and all-to-all traffic over fat trees: goodput, p99, fairness, simulated",
+       .detail =
+           "The machine that does Active Messages' windows, acknowledgements and congestion control, on nodes of a simulated network,\n"
+           "for 1 ms of virtual time after 1 ms. Requests of 4 KiB become due at random times, as many as need the load's share of\n"
+           "the receivers' links. goodput: what a receiver handled in the mean, ratio over its link. p99: from when a request is due\n"
+           "until it is handled. fairness: Jain's index of the flows' bytes. Windows follow delay, also that of the queue at the\n"
+           "sender's link, so switches mark no packets. One flow alone carries about 60 % of such a link.\n"
+           "Each repetition has another seed; --seconds means nothing, and nothing else is measured.",
+       .metric = "goodput",
+       .unit = "GB/s",
+       .sizes = {8, 32},
+       .size_max = 64,
+       .counts = "nodes"},
       {.name = "am-peers",
        .method = Method::peers,
        .workload = Workload::am_peers,

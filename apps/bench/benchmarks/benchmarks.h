@@ -21,6 +21,7 @@ enum class Method : uint8_t {
   loss,       // streams over a wire that loses more and more (loss.h)
   peers,      // memory of peers that are idle
   incast,     // a simulated network
+  traffic,    // the same, with other patterns, and without a session
   fibers,     // slices of each operation of threads, between slices of a procedure call
   splitc,     // slices of each kind of access, beside its own limit
   rpc,        // slices of each procedure call, beside the limit of calls
@@ -59,7 +60,9 @@ struct Benchmark {
   static constexpr uint32_t kSmallMax = 64;
   const std::string& limit_path(uint32_t size) const { return size <= kSmallMax || large_limit.empty() ? limit : large_limit; }
   // Whether the two processes of a session measure it.
-  bool has_session() const { return method != Method::programs && method != Method::tasks && method != Method::mpi; }
+  bool has_session() const {
+    return method != Method::programs && method != Method::tasks && method != Method::mpi && method != Method::traffic;
+  }
   // Whether it measures sockets; whether it measures paths that stand above another, beside which each is measured.
   bool of_sockets() const { return needs.has(Ability::tcp) || needs.has(Ability::udp); }
   bool layers() const { return needs.has(Ability::layer); }

@@ -90,6 +90,13 @@ def category(row):
     return f"{row.path}, {kind}" if kind else row.path
 
 
+def traffic(report):
+    titles = {"goodput": "What a receiver handles", "p99": "99th percentile of requests, from when they are due", "fairness": "Jain's index of flows"}
+    return [dots(f"traffic-{kind}", title, report.select("am-traffic", metric=lambda name, kind=kind: name.startswith(kind)),
+                 lambda row: f"{row.metric.partition('_')[2].replace('_', ' ')}, {row.size} nodes", lambda row: row.path)
+            for kind, title in titles.items()]
+
+
 def active_messages(report):
     return [curves("am-rtt", "Round trip of a request and its reply", report.select("am-rtt"), label_of=category),
             curves("am-store", "Bandwidth of stores", report.select("am-store")),
@@ -231,6 +238,8 @@ THEMES = [
     Theme("endpoints", "Endpoints and peers", "What is added costs memory, but should cost an active pair no time.",
           ["endpoints", "am-peers"], endpoints),
     Theme("loss", "Loss", "A program in the kernel drops or delays frames of one cable, for every path alike.", ["am-loss", "tcp-loss"], losses),
+    Theme("traffic", "Traffic", "Patterns of Active Messages on simulated networks of 100 Gbit/s: one switch, and fat trees with ECMP and shared buffers.",
+          ["am-traffic"], traffic),
     Theme("am", "Active Messages", "A request names a handler of the receiver, which may reply.", ["am-rtt", "am-store", "am-get"], active_messages),
     Theme("logp", "LogP", "Latency, overheads and gaps of short messages, after Culler, Liu, Martin and Yoshikawa (1996).", ["logp"], logp),
     Theme("splitc", "Split-C", "Access to the memory of another rank, and whole programs.", ["splitc", "kernels"], split_c),

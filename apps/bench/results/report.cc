@@ -46,7 +46,9 @@ std::string row_name(const Record& record) {
   if (record.bench == "tasks") return record.path + ", " + record.metric;
   if (record.bench == "sockets") return record.metric;
   if (record.bench == "mpi") return record.metric + (record.size != 0 ? ", " + format_size(record.size) : "");
-  if (record.bench == "rpc-scale" || record.bench == "ports" || record.bench == "fabric") return record.path + ", " + record.metric;
+  if (record.bench == "am-traffic" || record.bench == "rpc-scale" || record.bench == "ports" || record.bench == "fabric") {
+    return record.path + ", " + record.metric;
+  }
   if (record.bench == "many" || record.bench == "rpc-bindings") return record.path + ", " + std::to_string(record.size) + " idle";
   const size_t idle = record.metric.find("_idle");
   if (idle == std::string::npos) return record.path;
@@ -59,6 +61,7 @@ std::string column_name(const Record& record) {
   if (record.bench == "sockets" || record.bench == "mpi") return record.path;
   if (record.bench == "kernels") return "P = " + std::to_string(record.size);
   if (record.bench == "tasks") return std::to_string(record.size) + " hosts";
+  if (record.bench == "am-traffic") return std::to_string(record.size) + " nodes";
   if (record.bench == "connections") return std::to_string(record.size) + " under way";
   if (record.bench == "rpc-scale") return "T = " + std::to_string(record.size);
   if (record.bench == "ipc-techniques") return record.metric + ", " + format_size(record.size);
@@ -112,6 +115,7 @@ std::string compared_with(const Record& record) {
   if (record.bench == "am-incast") return "goodput over the receiver's link, and p99 over one request alone";
   if (record.bench == "many") return "round trips over none idle; memory over the kernel's, busy polling";
   if (record.bench == "tasks") return "ratio to one host after another";
+  if (record.bench == "am-traffic") return record.baseline.empty() ? "" : "goodput over the receivers' links";
   if (record.bench == "engines") return "ratio to one engine with one port";
   if (record.baseline == kOwnMessages) return "ratio to messages of the same size over the same path";
   if (record.baseline == kWholeWire) return "ratio to the same path's goodput without loss";
