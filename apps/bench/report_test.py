@@ -200,7 +200,7 @@ def hosts_drawing(place):
     lists = {"mixed": ("h0 testbed:a\nh1 root@h1 none\n", "of one testbed"), "two": ("h0 testbed:a\nh1 testbed:b\n", "of one testbed"),
              "gone": ("h0 testbed:no-such\nh1 testbed:no-such\n", "there is no testbed"), "short": ("h0\n", "expected NAME"), "one": ("h0 h0 none", "two hosts")}
     for name, (content, word) in lists.items():
-        status, out, err = run(BENCH, "report", "--hosts", write(f"{place}/{name}", content), "--directory", f"{place}/lists")
+        status, out, err = run(BENCH, "report", "--hosts", write(f"{place}/list-{name}", content), "--directory", f"{place}/lists")
         require(status in (1, 2) and out == "" and err.count("\n") == 1 and word in err, f"{name}: {status} {out}{err}")
     fine = write(f"{place}/fine", "h0 testbed:a\nh1 testbed:a\n")
     for args in (["--hosts", fine, "--every", "5"], ["--hosts", fine, "--every", "0s"], ["--hosts", fine, "--from", fine], ["--load"], ["--times", "2"],
