@@ -59,6 +59,7 @@ def check_guide(meson, build, document, package, section=None, least=1):
     for name in files:
         require(any(name in command for command, _ in commands), f"{name} is not built")
     with directory() as d, directory() as there:
+        os.symlink(os.path.join(os.path.dirname(document), "..", "apps"), os.path.join(d, "apps"))
         for name, text in files.items():
             with open(os.path.join(d, name), "w", encoding="utf-8") as file:
                 file.write(text)
