@@ -162,6 +162,16 @@ TEST_CASE("a server refuses words that are missing, too many or false") {
   REQUIRE(stage.honest_call_works());
 }
 
+TEST_CASE("a call whose number its caller uses again is cancelled") {
+  Stage stage;
+  stage.connect_liar();
+  const std::array<uint32_t, 3> words{7, stage.binding, CallHead{.procedure = 4}.word()};
+  for (int i = 0; i < 2; ++i) REQUIRE(stage.liar->request_short(0, kCallHandler, words) == am::Outcome::sent);
+  REQUIRE(stage.until([&] { return stage.late.size() == 2; }));
+  REQUIRE(stage.late[0].cancelled());
+  REQUIRE_FALSE(stage.late[1].cancelled());
+}
+
 TEST_CASE("long arguments cost no more than they bring") {
   Stage stage;
   stage.connect_liar();

@@ -356,7 +356,9 @@ std::shared_ptr<LateCall> Server::defer(const CallInfo& call, uint64_t bytes) {
   Caller& caller = *find_caller(call.caller);
   late_.take(caller.late, 1);
   memory_.take(caller.memory, late->bytes);
-  caller.late_calls.insert_or_assign(call.id, late);
+  std::shared_ptr<LateCall>& place = caller.late_calls[call.id];
+  if (place != nullptr) place->cancelled.store(true, std::memory_order_relaxed);  // no later message can name it
+  place = late;
   return late;
 }
 
