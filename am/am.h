@@ -133,7 +133,8 @@ void *unet_am_attachment(const unet_am_endpoint *endpoint);
 int unet_am_map(unet_am_endpoint *endpoint, uint32_t index, const char *target, uint64_t tag, const unet_connect_options *options);
 int unet_am_start_map(unet_am_endpoint *endpoint, uint32_t index, const char *target, uint64_t tag, const unet_connect_options *options);
 // Returns 0 when a translation of unet_am_start_map() has its channel, and UNET_EPENDING until then: call unet_am_poll() or unet_am_wait()
-// in between. Otherwise the index is free again, and the result is the error of unet_am_map(), or UNET_ENOTFOUND (the index is not in use).
+// in between. Otherwise the index is free again, and the result is the error of unet_am_map(). UNET_ENOTFOUND: the index is not in use.
+// UNET_EINVALID: a call from a handler, which cannot free the index.
 int unet_am_poll_map(unet_am_endpoint *endpoint, uint32_t index);
 // Runs the handlers of messages that have arrived and of gets that are complete, then frees the index. Requests that the peer has not
 // acknowledged as handled are returned (UNET_AM_UNREACHABLE); the peer may still handle them. Returns 0 or UNET_ENOTFOUND, UNET_EINVALID (a

@@ -320,8 +320,9 @@ int unet_am_poll_map(unet_am_endpoint* endpoint, uint32_t index) {
     const Error* const failure = it.map_failure(index);
     if (failure == nullptr && it.in_use(index)) return int{UNET_EPENDING};
     const Error why = failure != nullptr ? *failure : Error{Errc::not_found, "translation " + std::to_string(index) + " is not in use"};
-    (void)it.unmap(index);
-    return failed(why);
+    if (failure == nullptr) return failed(why);
+    const Status freed = it.unmap(index);
+    return freed ? failed(why) : done(freed);
   });
 }
 

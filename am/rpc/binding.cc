@@ -85,7 +85,9 @@ Status Client::import_step(Binding& binding, std::unique_ptr<Import>& import, Na
   }
   if (!endpoint_->has_credit(remote.index)) return {};
   import = std::make_unique<Import>();
-  return send_import(binding, *import, deadline_after(monotonic_now(), timeout));
+  Status sent = send_import(binding, *import, deadline_after(monotonic_now(), timeout));
+  if (!sent) import = nullptr;
+  return sent;
 }
 
 Status Client::send_import(const Binding& binding, Import& import, Nanoseconds deadline) {

@@ -103,7 +103,7 @@ class IncomingCall {
   Nanoseconds deadline() const noexcept { return call_->deadline; }
   // A number for the caller, as am::Token::source().
   uint64_t caller() const noexcept { return call_->caller; }
-  // The caller does not want the answer any more, or is gone. Never in the server's poll, which hears of it later.
+  // The caller does not want the answer any more, or is gone. Always false in the server's poll: the server hears of it later.
   bool cancelled() const noexcept { return cancelled_ != nullptr && cancelled_->load(std::memory_order_relaxed); }
 
   // Answer once, at most; a call without an answer fails with number 0.

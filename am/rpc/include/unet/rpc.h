@@ -96,7 +96,8 @@ int unet_rpc_import(unet_rpc_client *client, const char *target, const char *int
                     unet_rpc_binding **binding);
 // The steps of unet_rpc_import(), for a program that does other things meanwhile. unet_rpc_import_poll() returns UNET_EPENDING until it
 // returns the result: call unet_rpc_poll() or unet_rpc_wait() in between. `timeout_ns` is the time of the server's answer, from the step
-// that asks for it. unet_rpc_release() ends the import.
+// that asks for it. Unlike unet_rpc_import() they do not wait until the server has its name. After an error the next poll imports again.
+// unet_rpc_release() ends the import.
 int unet_rpc_import_start(unet_rpc_client *client, const char *target, const char *interface, uint32_t version, unet_rpc_binding **binding);
 int unet_rpc_import_poll(unet_rpc_binding *binding, int64_t timeout_ns);
 // Ends the binding; NULL is allowed. Calls that are under way go on.
