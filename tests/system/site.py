@@ -37,6 +37,7 @@ def test_the_site():
     with directory() as d:
         status, out, err = run(sys.executable, ROOT + "/scripts/site", d + "/site", BUILD)
         require(status == 0, out + err)
+        require(run(sys.executable, ROOT + "/scripts/site", d, BUILD)[0] == 1 and os.path.exists(d + "/site/index.html"), "another's files are removed")
         site = d + "/site"
         pages = {path: Page(path) for top, _, names in os.walk(site) for path in (f"{top}/{name}" for name in names) if path.endswith(".html")}
         dead = []  # doxygen links to some headings that it leaves out, so anchors in its pages are not looked at
