@@ -97,7 +97,7 @@ void Forks::before() noexcept {
   forks_inside = Lock::inside();
   if (forks_inside) return;
   Runtime::get().enter();
-  Runtime::get().poller().await_helper();
+  if (Runtime::get().lock().is_own_process()) Runtime::get().poller().await_helper();  // a child of clone() has no helper
   if (!ProcessEnd::is_forking() || Runtime::get().end().prepare_fork()) begin();
 }
 
