@@ -16,7 +16,7 @@ import time
 
 BENCH, UNETD = (os.path.abspath(path) for path in sys.argv[1:3])
 BRIEF = sys.argv[3:] == ["brief"]
-LONG = "UNET_LONG" in os.environ and not BRIEF  # what checks memory has more of it
+LONG = "UNET_LONG" in os.environ and not BRIEF
 WAIT = 300  # seconds; only an upper bound
 FIELDS = ["bench", "path", "size", "metric", "unit", "p50", "p99", "p999", "mean", "samples", "limit", "ratio", "baseline", "command"]
 

@@ -137,7 +137,7 @@ Finding capabilities(const Machine& machine) {
     if ((set >> each.bit & 1) == 0) lacking += std::string(lacking.empty() ? "" : ",") + "cap_" + each.name;
   }
   if (lacking.empty()) return {State::ok, "all that a unetd of this user needs", ""};
-  return {State::missing, "this user lacks " + lacking + ": its unetd opens no interface unless the program's file has them",
+  return {State::missing, "this user lacks " + lacking + ": without them its unetd opens no interface, and no xdp: without cap_bpf",
           "setcap cap_net_admin,cap_net_raw,cap_ipc_lock,cap_bpf+ep $(command -v unetd)"};
 }
 

@@ -71,7 +71,6 @@ void Neighbours::evict() noexcept {
                         (rank(each) == rank(*victim) && each.last_used < victim->last_used);
     if (better) victim = &each;
   }
-  if (victim == nullptr) return;
   release(*victim, true);
   erase(*victim);
   ++counters_.evicted;
