@@ -6,6 +6,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -43,7 +45,10 @@ class JournalSink final : public spdlog::sinks::base_sink<std::mutex> {
     std::string record = fields_;
     add(record, "PRIORITY", priority_of(message.level));
     add(record, "MESSAGE", {message.payload.data(), message.payload.size()});
-    static_cast<void>(!send(socket_.get(), record.data(), record.size(), MSG_NOSIGNAL));
+    // EAGAIN: the journal does not read. The line is lost, as standard error leads to the journal, too, and could block.
+    if (send(socket_.get(), record.data(), record.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EAGAIN) {
+      std::fprintf(stderr, "%.*s\n", static_cast<int>(message.payload.size()), message.payload.data());
+    }
   }
   void flush_() override {}
 
