@@ -17,6 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kIntervals = 12;
+constexpr size_t kNameMax = 20;  // bytes: a client's long name leaves room for the rates
 constexpr std::string_view kLevels = " .:-=+*#";
 
 const char* text_of(Sort by) {
@@ -44,6 +45,13 @@ std::map<std::string, EndpointRate> programs_of(const std::vector<EndpointRate>&
   return programs;
 }
 
+// A name that a client chose, in at most `most` bytes of whole UTF-8 characters.
+std::string short_name(const std::string& name, size_t most = kNameMax) {
+  size_t end = std::min(name.size(), most);
+  while (end > 0 && end < name.size() && (name[end] & 0xc0) == 0x80) --end;
+  return name.empty() ? "-" : printable(name.substr(0, end));
+}
+
 // The cells of `first`, the rates, and the cells of `last`.
 std::vector<std::string> row(std::vector<std::string> first, const EndpointRate& rate, const std::vector<std::string>& last) {
   for (const double each : {rate.sent_messages, rate.sent_bytes, rate.received_messages, rate.received_bytes, rate.local_messages,
@@ -68,7 +76,7 @@ Table table_of_programs(const Rates& rates, const History& history, Sort by) {
       processes.insert(each.pid);
       ++endpoints;
     }
-    table.add(row({program.name.empty() ? "-" : printable(program.name)}, program,
+    table.add(row({short_name(program.name)}, program,
                   {std::to_string(processes.size()), std::to_string(endpoints), history.of_program(program.name)}));
   }
   return table;
@@ -80,9 +88,8 @@ Table table_of_endpoints(const Rates& rates, const History& history, Sort by) {
   Table table({"ENDPOINT", "NAME", "SENT/S", "SENT B/S", "RECEIVED/S", "RECEIVED B/S", "LOCAL/S", "LOCAL B/S", "DROPS/S", "PROGRAM",
                "PID", "UID", "HISTORY"});
   for (const EndpointRate& each : all) {
-    table.add(row({std::to_string(each.endpoint), each.name.empty() ? "-" : each.name}, each,
-                  {each.program.empty() ? "-" : printable(each.program), std::to_string(each.pid), std::to_string(each.uid),
-                   history.of_endpoint(each)}));
+    table.add(row({std::to_string(each.endpoint), short_name(each.name)}, each,
+                  {short_name(each.program), std::to_string(each.pid), std::to_string(each.uid), history.of_endpoint(each)}));
   }
   return table;
 }
@@ -147,7 +154,7 @@ std::string display(const json& now, const Rates& rates, const History& history,
   std::stable_sort(sorted.begin(), sorted.end(), [](const DropRate& a, const DropRate& b) { return a.rate > b.rate; });
   Table drops({"DROP", "PER SECOND", "TOTAL", "OF"});
   for (const DropRate& drop : sorted) {
-    drops.add({drop.name, short_number(drop.rate), short_number(static_cast<double>(drop.total)), printable(drop.of)});
+    drops.add({drop.name, short_number(drop.rate), short_number(static_cast<double>(drop.total)), short_name(drop.of, 2 * kNameMax)});
   }
   const std::string lines = "host " + now.value("host", "") + ": " + std::to_string(rates.endpoints.size()) + " endpoints, " +
                             std::to_string(now.at("channels").size()) + " channels" + (is_draining(now) ? ", being drained" : "") +

@@ -39,7 +39,7 @@ struct DisplayOptions {
   size_t columns = 80;
 };
 
-// No line is longer than the terminal has columns: tables lose their last columns.
+// No line is longer than the terminal has columns: tables lose their last columns, and names are cut.
 std::string display(const nlohmann::json& now, const Rates& rates, const History& history, const DisplayOptions& options);
 
 }  // namespace unet::unetctl

@@ -73,6 +73,20 @@ TEST_CASE("the history has the last intervals of each, relative to its greatest"
   CHECK(history.of_program("large").empty());
 }
 
+TEST_CASE("long names are cut, and the rates stay on the screen") {
+  Rates rates = some_rates();
+  rates.seconds = 1;
+  rates.endpoints[0].name = rates.endpoints[0].program = std::string(19, 'a') + "\u00e4" + std::string(200, 'b');
+  rates.drops[0].of = "endpoint 1 (" + rates.endpoints[0].name + ")";
+  for (const bool programs : {true, false}) {
+    const std::string text = display(kNow, rates, {}, {.programs = programs, .columns = 80});
+    CHECK(text.find(std::string(19, 'a') + " ") != std::string::npos);
+    CHECK(text.find("SENT B/S  RECEIVED/S  RECEIVED B/S") != std::string::npos);
+    CHECK(text.find("endpoint 1 (aaa") != std::string::npos);
+  }
+  CHECK(display(kNow, rates, {}, {.columns = 5}).find("\naaaaa\n") != std::string::npos);
+}
+
 TEST_CASE("no line is longer than the terminal has columns") {
   for (const bool programs : {true, false}) {
     for (size_t columns = 1; columns < 150; ++columns) {

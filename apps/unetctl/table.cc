@@ -25,14 +25,15 @@ std::string Table::text(const std::string& nothing, size_t columns) const {
       right[c] = right[c] && is_number(row[c]);
     }
   }
-  size_t shown = 0;
-  for (size_t used = 0; shown < width.size() && (used += width[shown] + (shown == 0 ? 0 : 2)) <= columns;) ++shown;
+  width[0] = std::min(width[0], columns);
+  size_t shown = 1;
+  for (size_t used = width[0]; shown < width.size() && (used += 2 + width[shown]) <= columns;) ++shown;
   std::string out;
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string text;
     for (size_t c = 0; c < shown; ++c) {
-      const std::string space(width[c] - cells[c].size(), ' ');
-      text += (c == 0 ? "" : "  ") + (right[c] ? space + cells[c] : cells[c] + space);
+      const std::string cell = cells[c].substr(0, width[c]), space(width[c] - cell.size(), ' ');
+      text += (c == 0 ? "" : "  ") + (right[c] ? space + cell : cell + space);
     }
     text.erase(text.find_last_not_of(' ') + 1);
     out += text + "\n";

@@ -12,7 +12,7 @@ class Table {
   explicit Table(std::vector<std::string> heading) : heading_(std::move(heading)) {}
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
 
-  // A line for each row, without the last columns if the table is wider than `columns`; `nothing` if there are no rows.
+  // A line for each row; `nothing` if there are no rows. A table wider than `columns` loses its last columns, and the first one is cut.
   std::string text(const std::string& nothing, size_t columns = ~size_t{0}) const;
 
  private:
