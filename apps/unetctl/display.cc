@@ -156,8 +156,10 @@ std::string display(const json& now, const Rates& rates, const History& history,
   for (const DropRate& drop : sorted) {
     drops.add({drop.name, short_number(drop.rate), short_number(static_cast<double>(drop.total)), short_name(drop.of, 2 * kNameMax)});
   }
-  const std::string lines = "host " + now.value("host", "") + ": " + std::to_string(rates.endpoints.size()) + " endpoints, " +
-                            std::to_string(now.at("channels").size()) + " channels" + (is_draining(now) ? ", being drained" : "") +
+  const std::string counts = rates.seconds == 0 ? "the first rates come in " + short_number(options.interval) + " s"
+                                                : std::to_string(rates.endpoints.size()) + " endpoints, " +
+                                                      std::to_string(now.at("channels").size()) + " channels";
+  const std::string lines = "host " + now.value("host", "") + ": " + counts + (is_draining(now) ? ", being drained" : "") +
                             ", every " + short_number(options.interval) + " s, by " + text_of(options.sort) + "\n" +
                             "q quit  m b d n: by messages, bytes, drops, name  p " + (options.programs ? "endpoints" : "programs") +
                             "  + - interval\n\n";

@@ -10,7 +10,7 @@
 
 namespace unet::unetctl {
 
-// A number with three digits and k, M, G or T: "0", "1.5", "12.3k".
+// A number with up to three digits, and k, M, G or T: "7", "1.50", "12", "12.3k".
 std::string short_number(double value);
 
 // The messages per second of programs and endpoints in the last intervals.
@@ -40,6 +40,7 @@ struct DisplayOptions {
 };
 
 // No line is longer than the terminal has columns: tables lose their last columns, and names are cut.
+// `rates.seconds` is 0 before the first rates.
 std::string display(const nlohmann::json& now, const Rates& rates, const History& history, const DisplayOptions& options);
 
 }  // namespace unet::unetctl

@@ -87,6 +87,14 @@ TEST_CASE("long names are cut, and the rates stay on the screen") {
   CHECK(display(kNow, rates, {}, {.columns = 5}).find("\naaaaa\n") != std::string::npos);
 }
 
+TEST_CASE("the first picture says when the rates come") {
+  Rates rates;
+  const DisplayOptions options{.interval = 10, .columns = 200};
+  CHECK(display(kNow, rates, {}, options).find("host alpha: the first rates come in 10 s") == 0);
+  rates.seconds = 10;
+  CHECK(display(kNow, rates, {}, options).find("host alpha: 0 endpoints, 0 channels") == 0);
+}
+
 TEST_CASE("no line is longer than the terminal has columns") {
   for (const bool programs : {true, false}) {
     for (size_t columns = 1; columns < 150; ++columns) {
