@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cerrno>
+#include <clocale>
 #include <csignal>
 #include <cstdio>
 #include <utility>
@@ -21,6 +22,7 @@ Result<Screen> Screen::open() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&caught, signal);
   Descriptor signals(signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals.valid()) return fail_errno("signalfd", errno);
+  std::setlocale(LC_CTYPE, "");  // ncurses draws names as UTF-8, if the user's locale has it
   screen* terminal = newterm(nullptr, stdout, stdin);
   if (terminal == nullptr) terminal = newterm("xterm", stdout, stdin);  // TERM names no terminal that ncurses knows
   if (terminal == nullptr) return fail(Errc::unavailable, "ncurses knows no terminal: install its terminfo, or use --count");
@@ -51,17 +53,16 @@ void Screen::draw(const std::string& text) {
 }
 
 char Screen::key(Time::time_point until) {
-  for (;;) {
+  for (int ready = 0;;) {
+    const int key = getch();  // first, as ncurses may have noted a new size since the last call
+    if (key == KEY_RESIZE) return '\f';
+    if (has_keys_ && key > 0 && key < 128) return static_cast<char>(key);
+    if (ready > 0 && key == ERR) return 'q';
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Time::now()).count();
     if (left <= 0) return 0;
     std::array<pollfd, 2> wait{pollfd{signals_.get(), POLLIN, 0}, pollfd{has_keys_ ? STDIN_FILENO : -1, POLLIN, 0}};
-    const int ready = poll(wait.data(), wait.size(), static_cast<int>(left));
+    ready = poll(wait.data(), wait.size(), static_cast<int>(left));
     if (ready > 0 && wait[0].revents != 0) return 'q';
-    if (ready == 0) continue;
-    const int key = getch();  // after EINTR: ncurses has noted a new size
-    if (key == KEY_RESIZE) return '\f';
-    if (key > 0 && key < 128) return static_cast<char>(key);
-    if (ready > 0 && key == ERR) return 'q';
   }
 }
 

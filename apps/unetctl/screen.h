@@ -22,8 +22,8 @@ class Screen {
   size_t columns() const noexcept;
   // Draws over the last picture, as much as fits.
   void draw(const std::string& text);
-  // Waits for a key until that time; 0: the time is over. A new size of the terminal is the key \f. A signal that ends the program, and the
-  // end of the terminal, are the key q.
+  // Waits for a key until that time; 0: the time is over. A new size of the terminal is the key \f.
+  // key() returns q after a signal that ends the program, or when the terminal has ended.
   char key(Time::time_point until);
 
  private:
