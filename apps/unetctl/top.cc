@@ -1,4 +1,4 @@
-// top.cc - redraws in place on a terminal; elsewhere prints one table after the other.
+// top.cc - redraws in place on a terminal that can do so; elsewhere prints one table after the other.
 #include "apps/unetctl/top.h"
 
 #include <unistd.h>
@@ -7,6 +7,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
 
 #include "apps/unetctl/display.h"
 #include "apps/unetctl/rates.h"
@@ -49,12 +52,11 @@ bool obey(char key, DisplayOptions& options) {
 }
 
 Status top_on_screen(Interface& ni, const TopOptions& given) {
-  Result<json> before = ni.report();
-  if (!before) return tl::unexpected(before.error());
+  Result<json> now = ni.report();
+  if (!now) return tl::unexpected(now.error());
   Result<Screen> screen = Screen::open();
   if (!screen) return tl::unexpected(screen.error());
   DisplayOptions options{.sort = given.sort, .interval = given.interval};
-  Result<json> now = before;
   History history;
   Rates rates;
   for (;;) {
@@ -67,19 +69,24 @@ Status top_on_screen(Interface& ni, const TopOptions& given) {
       options.columns = screen->columns();
       screen->draw(display(*now, rates, history, options));
     }
-    now = ni.report();
-    if (!now) return tl::unexpected(now.error());
-    rates = rates_between(*before, *now);
+    Result<json> next = ni.report();
+    if (!next) return tl::unexpected(next.error());
+    rates = rates_between(*now, *next);
     history.add(rates);
-    before = now;
+    now = std::move(next);
   }
+}
+
+// Whether standard output is a terminal that can draw in place.
+bool has_screen() {
+  const char* const kind = std::getenv("TERM");
+  return isatty(STDOUT_FILENO) == 1 && kind != nullptr && std::string_view(kind) != "dumb";
 }
 
 }  // namespace
 
 Status top(Interface& ni, const TopOptions& options) {
-  const bool plain = options.count || isatty(STDOUT_FILENO) == 0;
-  return plain ? top_plain(ni, options) : top_on_screen(ni, options);
+  return options.count || !has_screen() ? top_plain(ni, options) : top_on_screen(ni, options);
 }
 
 }  // namespace unet::unetctl

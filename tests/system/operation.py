@@ -102,13 +102,13 @@ def test_messages_of_local_channels_are_counted():
 class Terminal:
     """unetctl top on a terminal of its own."""
 
-    def __init__(self, path):
+    def __init__(self, path, kind="xterm"):
         self.end, self.other = pty.openpty()
         self.before = termios.tcgetattr(self.other)
         self.text = ""
         self.resize(40, 160)
         self.process = subprocess.Popen([UNETCTL, "top", "--interval", "0.1", "--socket", path], stdin=self.other, stdout=self.other,
-                                        stderr=subprocess.PIPE, text=True, preexec_fn=self.own, env=os.environ | {"TERM": "xterm"})
+                                        stderr=subprocess.PIPE, text=True, preexec_fn=self.own, env=os.environ | {"TERM": kind})
 
     def resize(self, rows, columns):
         fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
@@ -150,6 +150,12 @@ def test_top_on_a_terminal():
                 act(terminal)
                 terminal.ends(how)
                 require(terminal.process.returncode == 0, f"{how}: status {terminal.process.returncode}")
+
+
+def test_top_prints_tables_on_a_dumb_terminal():
+    with directory() as d, Ni(d + "/s") as ni, Terminal(ni.path, "dumb") as terminal:
+        wait_until(lambda: terminal.text.count("SENT/S") > 1 or terminal.shows("\0"), "not two tables")
+        require("\033" not in terminal.text, f"not plain: {terminal.text!r}")
 
 
 def test_top_obeys_keys():
