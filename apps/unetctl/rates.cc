@@ -70,11 +70,17 @@ struct LocalRate {
   double messages = 0, bytes = 0;
 };
 
+// The earlier report's record of each endpoint, by number; nullptr: the endpoint is new.
+using EndpointsBefore = std::map<uint64_t, const json*>;
+
 // The rates of all local channels of each endpoint.
-std::map<uint64_t, LocalRate> local_rates(const json& before, const json& now, double seconds) {
+std::map<uint64_t, LocalRate> local_rates(const json& before, const json& now, const EndpointsBefore& endpoints_before, double seconds) {
   std::map<std::pair<uint64_t, uint64_t>, const json*> counted_before;
   const auto key = [](const json& channel) { return std::pair(number(channel, "endpoint"), number(channel, "channel")); };
-  for (const json& channel : before.at("channels")) counted_before.emplace(key(channel), &part(channel, "counters"));
+  for (const json& channel : before.at("channels")) {
+    const auto same = endpoints_before.find(number(channel, "endpoint"));
+    if (same != endpoints_before.end() && same->second != nullptr) counted_before.emplace(key(channel), &part(channel, "counters"));
+  }
   std::map<uint64_t, LocalRate> rates;
   for (const json& channel : now.at("channels")) {
     if (!channel.contains("counters")) continue;
@@ -136,10 +142,12 @@ Rates rates_between(const json& before, const json& now) {
                            .sent_frames = counted.rate("tx_frames"),
                            .sent_bytes = counted.rate("tx_bytes")});
   }
-  const std::map<uint64_t, LocalRate> locals = local_rates(before, now, rates.seconds);
+  EndpointsBefore endpoints_before;
+  for (const json& each : now.at("endpoints")) endpoints_before.emplace(number(each, "endpoint"), find_before(before, each));
+  const std::map<uint64_t, LocalRate> locals = local_rates(before, now, endpoints_before, rates.seconds);
   for (const json& endpoint : now.at("endpoints")) {
     if (!endpoint.value("carrier", json()).is_null()) continue;  // emulated: counted with its carrier
-    const json* same = find_before(before, endpoint);
+    const json* same = endpoints_before.at(number(endpoint, "endpoint"));
     const Difference counted(same != nullptr ? part(*same, "counters") : nothing, part(endpoint, "counters"), rates.seconds);
     EndpointRate rate;
     rate.endpoint = number(endpoint, "endpoint");

@@ -95,6 +95,8 @@ TEST_CASE("messages of local channels are added to their endpoints, both ways") 
   const Rates rates = rates_between(before, now);
   CHECK(rates.endpoints.at(0).local_messages == Approx(150));
   CHECK(rates.endpoints.at(0).local_bytes == Approx(400));
+  before["endpoints"][0]["pid"] = 9u;  // another endpoint had the number
+  CHECK(rates_between(before, now).endpoints.at(0).local_messages == Approx(205));
 }
 
 TEST_CASE("programs, ports and the busy share of engines") {
