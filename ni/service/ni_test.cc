@@ -543,8 +543,8 @@ TEST_CASE("the time without work is counted, also of an engine that sleeps") {
     return std::stoull(report.substr(report.find(key) + key.size()));
   };
   for (const Idle how : {Idle::spin, Idle::block}) {
+    const Nanoseconds begun = monotonic_now();  // the engine may count the time before a report only after it
     RunningNi ni(how);
-    const Nanoseconds begun = monotonic_now();
     const uint64_t before = idle(ni);
     usleep(100'000);
     const uint64_t counted = idle(ni) - before;
