@@ -34,7 +34,7 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
   return *this;
 }
 
-Result<Mapping> Mapping::map(int fd, uint64_t size) {
+Result<Mapping> Mapping::map(int fd, uint64_t size, bool writable) {
   // Check the seal before the size: only a sealed size is final.
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0 && errno == EBADF) return fail_errno("fcntl(shared memory)", errno);
@@ -47,7 +47,7 @@ Result<Mapping> Mapping::map(int fd, uint64_t size) {
     return fail(Errc::protocol, "shared memory of " + std::to_string(status.st_size) + " bytes where " +
                                     std::to_string(size) + " were announced");
   }
-  void* const base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* const base = ::mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) {
     const int error = errno;
     Error failure = fail_errno("mmap(shared memory of " + std::to_string(size) + " bytes)", error).value();

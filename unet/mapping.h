@@ -36,7 +36,7 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// Shared memory, mapped read-write, that is unmapped with its owner.
+// Mapped shared memory that is unmapped with its owner.
 class Mapping {
  public:
   Mapping() noexcept = default;
@@ -46,8 +46,8 @@ class Mapping {
   ~Mapping() { reset(); }
 
   // Maps `size` bytes of `fd`. The file must be at least that large and sealed against shrinking, so that touching the mapping can never
-  // fault.
-  static Result<Mapping> map(int fd, uint64_t size);
+  // fault. Without `writable` the memory is mapped for reading only.
+  static Result<Mapping> map(int fd, uint64_t size, bool writable = true);
 
   std::byte* data() const noexcept { return base_; }
   uint64_t size() const noexcept { return size_; }

@@ -273,10 +273,10 @@ void join(const EndpointRecord& connector, ChannelRecord& connecting, const Endp
 
 }  // namespace
 
-// The first page of a local channel's memory; nullptr if too many are mapped.
+// The first page of a local channel's memory, for reading; nullptr if too many are mapped.
 std::shared_ptr<const Mapping> Channels::map_local_page(int memory) {
   if (*local_pages_ >= kLocalPagesMax) return nullptr;
-  Result<Mapping> page = Mapping::map(memory, kPage);
+  Result<Mapping> page = Mapping::map(memory, kPage, false);
   if (!page) return nullptr;
   ++*local_pages_;
   return {new Mapping(std::move(*page)), [count = local_pages_](const Mapping* each) {
