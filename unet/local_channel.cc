@@ -288,7 +288,7 @@ void LocalChannel::release_out_of_order(uint32_t position) noexcept {
     --out_of_order_;
     ++released_;
   }
-  if (reader_.give_back(released_)) gave_back();
+  if (reader_.gives_back(released_)) give_back_now();
 }
 
 // The peer may have filled the counter or closed its end; both harm only the peer. One of several senders' messages pays: the first that

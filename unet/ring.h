@@ -162,10 +162,12 @@ class SlotReader {
 
   // Tells the writer, at most once per quarter ring, that all slots before `position` may be reused. Returns whether it told the writer.
   bool give_back(uint32_t position) noexcept {
-    if (position - published_ < publish_every_) return false;
+    if (!gives_back(position)) return false;
     give_back_now(position);
     return true;
   }
+  // Whether give_back() would tell the writer.
+  bool gives_back(uint32_t position) const noexcept { return position - published_ >= publish_every_; }
   // release: our reads of the slots come before the writer may overwrite them.
   void give_back_now(uint32_t position) noexcept {
     published_ = position;
