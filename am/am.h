@@ -176,7 +176,7 @@ typedef struct unet_am_returned {
   const uint32_t *arguments;  // valid during the call
   uint32_t count;
   uint32_t reserved;
-  void *memory;               // of a get that was under way: its destination, which may be reused now; otherwise NULL
+  void *memory;               // The destination of a returned get; the program may reuse it now. NULL for other messages.
 } unet_am_returned;
 typedef void (*unet_am_error_handler)(unet_am_endpoint *endpoint, const unet_am_returned *returned, void *context);
 

@@ -98,7 +98,7 @@ struct Returned {
   uint8_t handler = 0;     // the handler index that the message names
   uint32_t index = 0;      // the translation; kNoIndex if the peer does not say which message it was
   std::span<const uint32_t> arguments;
-  MutableBytes memory;     // of a get that was under way: its destination, which the program may reuse now
+  MutableBytes memory;     // The destination of a returned get; the program may reuse it now. Empty for other messages.
 };
 using ErrorFunction = void (*)(Endpoint& endpoint, const Returned& returned, void* context);
 

@@ -146,7 +146,7 @@ bool Binding::ready(PendingCall* call) {
   return false;
 }
 
-// Of a call that starts now.
+// The deadline of a call that starts now.
 Nanoseconds Binding::deadline() const noexcept { return deadline_after(monotonic_now(), timeout_); }
 
 void Binding::start_bytes(PendingCall& call, uint16_t number, std::span<const Bytes> parts) {

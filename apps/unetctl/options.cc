@@ -63,7 +63,8 @@ void add_top(CLI::App& app, Given& given, Options& options) {
   top->add_option("--sort", given.sort, "sort by messages, bytes, drops or name (default: messages)")
       ->check(CLI::IsMember({"messages", "bytes", "drops", "name"}));
   top->add_option("--count", options.top.count, "print so many plain tables, one per interval, and exit")->check(CLI::Range(1u, kCountMax));
-  top->footer("Rates are per second. Only the picture on a terminal has the messages of local channels, as their receivers count.\n"
+  top->footer("Rates are per second. Only the picture on a terminal has the messages of local channels.\n"
+              "The receivers count these messages; the NI does not verify the numbers.\n"
               "On a terminal the picture is drawn in place, by program or (key p) by endpoint, with the last intervals of each and\n"
               "short numbers (k, M, G). Its second line names the keys. Elsewhere plain tables follow one another.");
   top->callback([&options] { options.command = Options::Command::top; });

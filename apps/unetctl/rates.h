@@ -17,7 +17,8 @@ struct EndpointRate {
   uint64_t pid = 0, uid = 0;
   // Per second.
   double sent_messages = 0, sent_bytes = 0, received_messages = 0, received_bytes = 0, drops = 0;
-  double local_messages = 0, local_bytes = 0;  // on local channels, both ways, as the receivers count
+  // Both directions of local channels are added. The receivers count these messages; the NI does not verify the numbers.
+  double local_messages = 0, local_bytes = 0;
 };
 
 struct EngineRate {

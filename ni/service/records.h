@@ -22,7 +22,7 @@
 
 namespace unet::service {
 
-// Local channels with numbers of messages in reports: each takes a mapping, and a process has at most 64 Ki of these.
+// The NI maps one page of at most this many local channels, to report their message counts. A process has at most 64 Ki mappings.
 constexpr uint32_t kLocalPagesMax = 4096;
 
 // One side of a channel.
