@@ -92,7 +92,7 @@ class Side final : public SimNode {
   std::array<Content, kSequenceWindow> sent_{}, kept_{};
 };
 
-// Switches of a fat tree with two levels. Each leaf has a link to each spine, and a flow keeps to one spine (ECMP).
+// Switches of a fat tree with two levels. Each leaf has a link to each spine, and a flow keeps to one random spine (ECMP).
 struct Tree {
   uint32_t leaf = 0;                   // nodes of a leaf; 0: one switch joins all nodes
   uint32_t spines = 1;                 // fewer than `leaf`: the links between switches are oversubscribed
@@ -113,6 +113,7 @@ class Network : public Simulator {
 
   // Makes a flow between two nodes and returns its index. Flow i has sides 2i and 2i + 1.
   size_t connect(uint32_t a, uint32_t b, const FlowOptions& options, const FlowOptions& other) {
+    spine_of_.push_back(tree_.leaf == 0 ? 0 : static_cast<uint32_t>(below(tree_.spines)));
     for (const auto& [node, each] : {std::pair(a, options), std::pair(b, other)}) {
       add(*sides_.emplace_back(std::make_unique<Side>(*this, sides_.size(), each)));
       nodes_.push_back(node);
@@ -186,7 +187,7 @@ class Network : public Simulator {
     const auto fall = [this, last, b, &to, packet] { pass(last, down_[b], packet, [this, &to, packet] { arrive(to, packet); }); };
     if (from == last) return fall();
     const uint32_t leaves = static_cast<uint32_t>(ports_.size()) - tree_.spines;
-    const auto spine = static_cast<uint32_t>((to.index_ / 2 * 0x9e3779b97f4a7c15ull >> 32) % tree_.spines);
+    const uint32_t spine = spine_of_[to.index_ / 2];
     pass(from, to_spine_[from * tree_.spines + spine], packet, [this, last, leaves, spine, packet, fall] {
       pass(leaves + spine, from_spine_[last * tree_.spines + spine], packet, fall);
     });
@@ -247,6 +248,7 @@ class Network : public Simulator {
   std::vector<bool> cut_;
   std::vector<std::unique_ptr<Side>> sides_;
   std::vector<uint32_t> nodes_;        // of each side
+  std::vector<uint32_t> spine_of_;     // of each flow, drawn at random: flows may collide on a link
   uint64_t lost_at_desks_ = 0;
 };
 
