@@ -25,7 +25,7 @@ struct Traffic {
 
 struct TrafficResult {
   double goodput = 0;           // share of the receivers' links
-  Nanoseconds p99 = 0;          // from when a request is due until it is handled
+  Nanoseconds p99 = 0;          // from when a request is due until it is handled; a request that still waits has its age at the end
   double fairness = 0;          // Jain's index of the bytes of flows: 1 if all are equal, 1 / flows if one has all
   uint64_t dropped = 0;         // packets lost because a queue was full
 };
@@ -80,11 +80,12 @@ inline TrafficResult simulate(const Traffic& traffic, uint64_t seed) {
   std::vector<Nanoseconds> latencies;
   double all = 0, squares = 0;
   for (size_t i = 0; i < flows.size(); ++i) {
-    const Side& to = network.side(i, 1);
+    const Side &from = network.side(i, 0), &to = network.side(i, 1);
     const auto bytes = static_cast<double>(to.bytes_handled - before[i].first);
     all += bytes;
     squares += bytes * bytes;
     latencies.insert(latencies.end(), to.latencies.begin() + static_cast<ptrdiff_t>(before[i].second), to.latencies.end());
+    for (size_t waiting = to.requests_handled; waiting < from.due.size(); ++waiting) latencies.push_back(end - from.due[waiting]);
   }
   const double receivers = static_cast<double>(flows.size()) / senders;
   result.goodput = all * 8e9 / static_cast<double>(traffic.time) / wire.bits_per_second / receivers;

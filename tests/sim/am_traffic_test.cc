@@ -37,6 +37,13 @@ TEST_CASE("four nodes share a link between switches: it bounds an all-to-all exc
   CHECK(result.p99 > simulate({.pattern = Pattern::all_to_all, .nodes = 8, .tree = kFull}, 3).p99);
 }
 
+TEST_CASE("a request that waits at the end counts with its age: beyond what links carry, p99 grows with the time simulated") {
+  const auto p99 = [](Nanoseconds time) {
+    return simulate({.pattern = Pattern::all_to_all, .nodes = 8, .tree = kOversubscribed, .warm_up = 0, .time = time}, 3).p99;
+  };
+  CHECK(2 * p99(4 * kMillisecond) > 3 * p99(2 * kMillisecond));
+}
+
 TEST_CASE("a small buffer that ports share loses packets, and the rest is not lost with them") {
   const Traffic traffic{.pattern = Pattern::incast, .nodes = 16, .tree = {.leaf = 16, .spines = 1, .buffer = 32 << 10}};
   const TrafficResult result = simulate(traffic, 3);

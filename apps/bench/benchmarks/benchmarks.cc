@@ -448,8 +448,11 @@ std::vector<Benchmark> message_benchmarks() {
            "The machine that does Active Messages' windows, acknowledgements and congestion control, on nodes of a simulated network,\n"
            "for 1 ms of virtual time after 1 ms. Requests of 4 KiB become due at random times, as many as need the load's share of\n"
            "the receivers' links. goodput: what a receiver handled in the mean, ratio over its link. p99: from when a request is due\n"
-           "until it is handled. fairness: Jain's index of the flows' bytes. Windows follow delay, also that of the queue at the\n"
-           "sender's link, so switches mark no packets. One flow alone carries about 60 % of such a link.\n"
+           "until it is handled. A request that still waits at the end counts with its age, so where goodput is below the load, p99\n"
+           "would grow with the time simulated. fairness: Jain's index of the flows' bytes. Windows follow delay, also that of the\n"
+           "queue at the sender's link, so switches mark no packets. One flow alone carries about 60 % of such a link.\n"
+           "Not simulated: the time of hosts and handlers, receive buffers, queues of network cards, headers, and replies. Packets\n"
+           "are lost only at full queues, and each flow is told the round trip time of the empty network.\n"
            "Each repetition has another seed; --seconds means nothing, and nothing else is measured.",
        .metric = "goodput",
        .unit = "GB/s",
