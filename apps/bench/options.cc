@@ -95,8 +95,6 @@ bool contains(const std::vector<std::string>& list, const std::string& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-bool contains_zero(const std::vector<uint32_t>& sizes) { return std::find(sizes.begin(), sizes.end(), 0) != sizes.end(); }
-
 bool has_condition(const std::string& name, const std::string& pattern) {
   const Benchmark* const benchmark = find_benchmark(name);
   if (benchmark == nullptr || benchmark->method != Method::loss) return false;
@@ -111,9 +109,10 @@ Status check_names(const Options& options, const std::vector<std::string>& known
     if (benchmark != nullptr && benchmark->sizes.empty() && !options.sizes.empty()) {
       return fail(Errc::invalid_argument, "'" + name + "' has no sizes to choose: leave --size out");
     }
-    const auto largest = std::max_element(options.sizes.begin(), options.sizes.end());
-    if (benchmark != nullptr && !benchmark->counts.empty() && contains_zero(options.sizes)) {
-      return fail(Errc::invalid_argument, "'" + name + "' needs at least one: --size says how many " + benchmark->counts);
+    const auto [smallest, largest] = std::minmax_element(options.sizes.begin(), options.sizes.end());
+    if (benchmark != nullptr && !benchmark->counts.empty() && smallest != options.sizes.end() && *smallest < benchmark->size_min) {
+      return fail(Errc::invalid_argument, "'" + name + "' needs at least " + std::to_string(benchmark->size_min) +
+                                              ": --size says how many " + benchmark->counts);
     }
     if (benchmark != nullptr && largest != options.sizes.end() && *largest > benchmark->size_max) {
       return fail(Errc::invalid_argument, "'" + name + "' has sizes up to " + benchmark->size_text(benchmark->size_max));

@@ -114,6 +114,7 @@ TEST_CASE("options: malformed ones get one line that names them") {
       {{"run", "rtt", "--size", "2M"}, "'2M'"},
       {{"run", "rtt", "--size", "128K"}, "'rtt' has sizes up to 64 KiB"},
       {{"run", "am-store", "rate", "--size", "128K"}, "'rate' has sizes up to 64 KiB"},
+      {{"run", "am-traffic", "--size", "1"}, "'am-traffic' needs at least 2: --size says how many nodes"},
       {{"run", "connect", "--size", "8"}, "'connect'"},
       {{"run", "tcp-loss", "--condition", "late_*,2%"}, "'2%'"},
       {{"run", "tcp-loss", "rtt", "--condition", "late_*"}, "'rtt'"},

@@ -457,6 +457,7 @@ std::vector<Benchmark> message_benchmarks() {
        .metric = "goodput",
        .unit = "GB/s",
        .sizes = {8, 32},
+       .size_min = 2,
        .size_max = 64,
        .counts = "nodes"},
       {.name = "am-peers",

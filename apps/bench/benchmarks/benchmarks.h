@@ -50,6 +50,7 @@ struct Benchmark {
   std::string unit = {};      // of every figure in JSON
   Relation relation = Relation::over;
   std::vector<uint32_t> sizes = {}; // unless --size says otherwise; empty: it carries no messages
+  uint32_t size_min = 1;        // of what `counts` names
   uint32_t size_max = kMessageMax;
   std::string counts = {};      // what --size counts, if not bytes
   std::string limit = {};        // path of the limit, or of what all are compared with
