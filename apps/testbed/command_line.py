@@ -91,8 +91,8 @@ def add_up(commands):
     up.add_argument("--dir", metavar="DIR", help="directory for sockets and logs (default: under /run)")
     up.add_argument("--no-check", dest="check", action="store_false", help="do not wait for an echo between each two hosts")
     up.add_argument("--hosts", metavar="FILE", help="real hosts instead: a line for each, NAME SSH-TARGET PORT")
-    up.add_argument("--ssh", metavar="COMMAND", default="ssh -o BatchMode=yes",
-                    help="for --hosts: how to reach them (default: ssh -o BatchMode=yes)")
+    up.add_argument("--ssh", metavar="COMMAND", default="ssh -o BatchMode=yes -o ConnectTimeout=10",
+                    help="for --hosts: how to reach them (default: ssh -o BatchMode=yes -o ConnectTimeout=10)")
     up.add_argument("--remote-path", metavar="DIRS", default="",
                     help="for --hosts: directories of unetd and the other programs, if not in PATH")
 

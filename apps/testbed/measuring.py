@@ -5,8 +5,10 @@ import json
 import os
 import subprocess
 import sys
+import time
 
-from failure import Failure, Usage
+from failure import Usage
+import interruption
 import testbeds
 
 NAME, LOAD = "testbed-bench", "testbed-load"
@@ -15,8 +17,8 @@ OVERDUE = 3  # seconds beyond the time of the measurements; then a host may be d
 
 
 def down(hosts):
-    """Returns why one of these hosts cannot be measured, by its name."""
-    return {host.name: f"unetd of {host.name} does not run" for host in hosts if not host.is_up()}
+    """Returns the hosts that cannot be measured, by name, with the reason."""
+    return {host.name: why for host in hosts if (why := host.why_down()) is not None}
 
 
 def finish(client, hosts, seconds):
@@ -26,7 +28,7 @@ def finish(client, hosts, seconds):
             return client.process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             if down(hosts):
-                client.process.kill()
+                testbeds.kill(client)
 
 
 def measure_pair(host, other, options):
@@ -38,18 +40,18 @@ def measure_pair(host, other, options):
     try:
         out, err = finish(client, (host, other), len(benches) * len(options.size.split(",")) * options.seconds + OVERDUE)
     except BaseException:
-        client.process.kill()
+        testbeds.kill(client)
         raise
-    if client.process.returncode == 2:
-        raise Failure(err.strip().removeprefix("unet-bench: "))
-    records = []
-    with contextlib.suppress(ValueError):  # the output of a killed client may be incomplete
-        records = json.loads(out)
-    for record in records:
-        del record["target"]
     lines = err.strip().splitlines()
     ended = f"unet-bench ended with {client.process.returncode}"
-    return records, "" if client.process.returncode == 0 else lines[-1].removeprefix("unet-bench: ") if lines else ended
+    why = "" if client.process.returncode == 0 else lines[-1].removeprefix("unet-bench: ") if lines else ended
+    try:
+        records = json.loads(out)
+    except ValueError:  # the output of a killed client may be incomplete
+        return [], why or "unet-bench printed something that is no JSON"
+    for record in records:
+        del record["target"]
+    return records, why
 
 
 def text_of(record):
@@ -87,44 +89,69 @@ def print_matrices(state, hosts, records):
 
 @contextlib.contextmanager
 def loaded(hosts):
-    """Streams from each host to the next until the block ends."""
+    """Streams from each host to the next until the block ends. Yields pairs of a host and its stream."""
     following = {host.name: other.name for host, other in zip(hosts, hosts[1:] + hosts[:1])}
-    with testbeds.serving(hosts, LOAD), testbeds.running(hosts, lambda host: [
-            "across", "--only", "bandwidth", "--size", "1K", "--seconds", "3600", "--wait", "30", f"{LOAD}@{following[host.name]}"]):
-        yield
+
+    def streaming(seconds):
+        return testbeds.running(hosts, lambda host: ["across", "--only", "bandwidth", "--size", "1K", "--seconds", str(seconds), "--wait", "30",
+                                                     f"{LOAD}@{following[host.name]}"])
+
+    with testbeds.serving(hosts, LOAD):
+        # A short stream tells when the servers are ready. The long one needs less time to begin than the short one took in all.
+        began = time.monotonic()
+        with streaming(0.1) as programs:
+            for each in programs:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    each.process.wait(testbeds.CHECK_SECONDS)
+            took = time.monotonic() - began
+        with streaming(3600) as programs:
+            time.sleep(took)
+            yield list(zip(hosts, programs))
 
 
-def measure(hosts, options, records):
-    """Appends the records of each pair to `records`. A pair that cannot be measured has a record with an error."""
-    gone = {}
+def lost_load(load):
+    """Returns which stream of the load does not run, or an empty text."""
+    return next((f"the load from {host.name} has ended" for host, stream in load if stream.process.poll() is not None), "")
+
+
+def measure(hosts, gone, load, options, records):
+    """Appends the records of each pair to `records`. A pair that cannot be measured, or not under all of the load, has a record with an error."""
     for host, other in itertools.permutations(hosts, 2):
         pair = {"from": host.name, "to": other.name}
-        found, why = [], gone.get(host.name) or gone.get(other.name, "")
+        found, why = [], gone.get(host.name) or gone.get(other.name) or lost_load(load)
         if not why:
             print(f"testbed: measuring from {host.name} to {other.name}", file=sys.stderr, flush=True)
             found, why = measure_pair(host, other, options)
-        if why and not gone.keys() & set(pair.values()):
-            gone |= down((host, other))
-            why = gone.get(host.name) or gone.get(other.name, why)
-            print(f"testbed: {host.name} to {other.name}: {why}", file=sys.stderr)
+            if lost_load(load):
+                found, why = [], lost_load(load)
+            if why:
+                gone |= down(each for each in hosts if each.name not in gone)
+                why = gone.get(host.name) or gone.get(other.name, why)
+                print(f"testbed: {host.name} to {other.name}: {why}", file=sys.stderr)
         records += [record | pair for record in found] + ([pair | {"error": why}] if why else [])
+
+
+def show(state, hosts, options, records):
+    if options.json:
+        json.dump(records, sys.stdout, indent=2)
+        print(flush=True)
+    else:
+        print_matrices(state, hosts, records)
 
 
 def run(state, options):
     hosts = [testbeds.host_called(state, word) for word in options.hosts] or testbeds.hosts_of(state)
     if len({host.name for host in hosts}) < max(2, len(hosts)):
         raise Usage("name two hosts or more, each once")
-    records, interrupt = [], None
-    try:
-        with testbeds.serving(hosts, NAME), loaded(hosts) if options.load else contextlib.nullcontext():
-            measure(hosts, options, records)
-    except KeyboardInterrupt as signal:
-        interrupt = signal
-    if options.json:
-        json.dump(records, sys.stdout, indent=2)
-        print()
-    else:
-        print_matrices(state, hosts, records)
-    if interrupt:
-        raise interrupt
+    gone, records = down(hosts), []
+    for why in gone.values():
+        print(f"testbed: {why}", file=sys.stderr)
+    there = [host for host in hosts if host.name not in gone]
+    with testbeds.serving(there, NAME), loaded(there) if options.load else contextlib.nullcontext([]) as load:
+        try:
+            measure(hosts, gone, load, options, records)
+        finally:
+            # Before the servers end: that takes long if a host does not answer.
+            with interruption.undisturbed():
+                show(state, hosts, options, records)
     return 1 if any("error" in record for record in records) else 0

@@ -53,6 +53,10 @@ class NamespaceHost:
     def is_up(self):
         return processes.is_alive(self.record.get("pid"), self.record.get("start"))
 
+    def why_down(self):
+        """Returns None if its unetd runs."""
+        return None if self.is_up() else f"unetd of {self.name} does not run"
+
     def age(self):
         return processes.age(self.record["start"])
 

@@ -3,6 +3,7 @@
 import os
 import shlex
 import subprocess
+import sys
 
 from failure import Failure, Usage
 import interruption
@@ -116,10 +117,16 @@ class SshHost:
     def is_up(self):
         return self.uptime() is not None
 
+    def why_down(self):
+        """Returns None if its unetd runs."""
+        if self.is_up():
+            return None
+        return f"{self.name} is not reached by ssh" if self.ssh_status == SSH_FAILED else f"unetd of {self.name} does not run"
+
     def uptime(self):
-        status, out, _ = self.ask(STATUS, self.record["directory"])
+        self.ssh_status, out, _ = self.ask(STATUS, self.record["directory"])
         words = out.split()
-        if status != 0 or len(words) != 2:
+        if self.ssh_status != 0 or len(words) != 2:
             return None
         self.record["pid"] = int(words[0])
         return float(words[1])
@@ -193,10 +200,12 @@ def describe(options, name):
 
 
 def remove(state, forget):
-    """Removes it on all hosts, then reports hosts that did not answer; with `forget`, it leaves those alone."""
+    """Removes it on all hosts, then reports hosts that did not answer; with `forget`, it prints them and leaves them alone."""
     hosts = [SshHost(state, record) for record in state["hosts"] if record.get("reached", True)]
     failed = [(host, why) for host in hosts if (why := host.stop()) is not None]
     if failed and not forget:
         host, why = failed[0]
         raise Failure(f"{host.name} ({host.record['target']}) could not be cleared: {why}; try again, or leave it as it is: "
                       f"testbed down --forget --name {state['name']}")
+    for host, why in failed:
+        print(f"testbed: {host.name} ({host.record['target']}) was not cleared, so programs may still run there: {why}", file=sys.stderr)

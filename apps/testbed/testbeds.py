@@ -16,6 +16,7 @@ import state as states
 
 CHECK_NAME = "testbed-check"
 CHECK_SECONDS = 60
+END_SECONDS = 10  # for programs to end after SIGTERM
 
 
 def hosts_of(state):
@@ -114,23 +115,32 @@ def start_unetds(state, hosts):
             host.wait_ready()
 
 
+def kill(program):
+    """Ends a program on a host at once, also the ssh process that stands for it here."""
+    program.signal(signal.SIGKILL)
+    program.process.kill()
+
+
 @contextlib.contextmanager
 def running(hosts, arguments_of):
-    """Runs unet-bench on each host, with the arguments for this host, until the block ends."""
+    """Runs unet-bench on each host, with the arguments for this host, until the block ends. Yields these programs."""
     programs_there = []
     try:
         for host in hosts:
             with interruption.whole():
                 programs_there.append(host.start([host.find("unet-bench"), *arguments_of(host)], stdin=subprocess.DEVNULL,
                                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True))
-        yield
+        yield programs_there
     finally:
-        for each in programs_there:
-            each.signal(signal.SIGTERM)
-        for each in programs_there:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                each.process.wait(CHECK_SECONDS)
-            each.process.stderr.close()
+        with interruption.undisturbed():
+            for each in programs_there:
+                each.signal(signal.SIGTERM)
+            for each in programs_there:
+                try:
+                    each.process.wait(END_SECONDS)
+                except subprocess.TimeoutExpired:
+                    kill(each)
+                each.process.stderr.close()
 
 
 def serving(hosts, name):
@@ -152,7 +162,7 @@ def check_wires(hosts):
                 _, err = client.process.communicate()
             except BaseException:
                 if client is not None:
-                    client.process.kill()
+                    kill(client)
                 raise
             if client.process.returncode != 0:
                 lines = err.strip().splitlines()

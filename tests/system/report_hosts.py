@@ -83,6 +83,8 @@ def test_namespaces():
         require(sorted(figures(newest, "bandwidth", 16384)) == ["h0 > h1", "h1 > h0"], f"the rest: {newest}")
         require("h2 (down)" in page and "h2 was not measured in the newest round" in page, "the page does not say that h2 is down")
 
+        # The load would fill the narrow way, and no echo would come in time.
+        subprocess.run(["ip", "netns", "exec", f"unet-testbed.{NAME}.switch", "tc", "qdisc", "del", "dev", "port0", "root"], check=True, timeout=WAIT)
         report = Report(d, "--every", "1h", "--load")
         report.wait_line("from h1 to h0")
         report.process.send_signal(signal.SIGINT)
@@ -96,7 +98,7 @@ def test_ssh():
     """Through a stand-in for ssh that runs the given text here. The testbed is made for the report, and removed also after a signal."""
     with directory() as d:
         with open(d + "/ssh", "w", encoding="ascii") as file:
-            file.write(f'#!/bin/sh\nPATH={":".join(DIRECTORIES)}:$PATH exec sh -c "$4"\n')
+            file.write(f'#!/bin/sh\nPATH={":".join(DIRECTORIES)}:$PATH exec sh -c "$6"\n')
         os.chmod(d + "/ssh", 0o755)
         with open(d + "/hosts", "w", encoding="ascii") as file:
             for name, role in (("alpha", "server"), ("beta", "client")):
