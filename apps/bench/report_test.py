@@ -191,7 +191,7 @@ def hosts_drawing(place):
     text = check_page(f"{place}/hosts", 8)
     require(len(Figures(text).wanted) == 8 and "Then and now" not in text, "a report of hosts shows more than hosts")
     require("from h2 (down)" in text and "h2 was not measured in the newest round: unetd of h2 does not run" in text, "a host that is down")
-    require("A round trip of 48 B: from 20.0 us" in text, "verdict of hosts")
+    require("A round trip of 48 B: from 20.0 us" in text and "Machine that ran the report" in text, "verdict of hosts")
     require("30.0 us (30.0 us - 30.0 us)" in text and "-30.0 us" not in text, "asymmetry of the ways to the last host")
     for wrong in ({"times": [1, 2]}, {"times": "x"}, {"times": [1, "x", None]}, {"hosts": [3]}):
         status, _, err = run(BENCH, "report", "--from", write(f"{place}/odd.json", hosts_report() | wrong), "--directory", f"{place}/odd")
@@ -204,6 +204,7 @@ def hosts_drawing(place):
         require(status in (1, 2) and out == "" and err.count("\n") == 1 and word in err, f"{name}: {status} {out}{err}")
     fine = write(f"{place}/fine", "h0 testbed:a\nh1 testbed:a\n")
     for args in (["--hosts", fine, "--every", "5"], ["--hosts", fine, "--every", "0s"], ["--hosts", fine, "--from", fine], ["--load"], ["--times", "2"],
+                 ["--hosts", fine, "--times", "2"], ["--hosts", fine, "--every", "1s", "--times", "-1"],
                  ["--hosts", f"{place}/nowhere"]):
         status, out, err = run(BENCH, "report", *args, "--directory", f"{place}/lists")
         require(status == 2 and out == "" and err.count("\n") == 1, f"{args}: {status} {out}{err}")

@@ -72,9 +72,14 @@ def test_namespaces():
             require(longer["h1 > h0"] - longer["h0 > h1"] > 500_000, f"16 KiB need 1.3 ms more to h0 than from it: {longer}")
         require('id="hosts-rtt-48" data-points="6"' in page and 'id="hosts-rtt-time"' in page, "figures")
 
+        other = subprocess.run([BENCH, "report", "--hosts", d + "/hosts", "--directory", d + "/page"], capture_output=True, text=True, timeout=WAIT,
+                               check=False)
+        require(other.returncode == 2 and "has other seconds" in other.stderr, f"a report of other seconds: {other.returncode} {other.stderr}")
+
+        unetd = json.loads(testbed("status", "--json"))[2]["pid"]
         report = Report(d)
         report.wait_line("from h0 to h1")
-        os.kill(json.loads(testbed("status", "--json"))[2]["pid"], signal.SIGKILL)
+        os.kill(unetd, signal.SIGKILL)
         content, page = report.end(0)
         newest = content["rounds"][-1]
         why = {record["path"]: record["why"] for record in newest if record["bench"] == "hosts-error"}

@@ -29,7 +29,7 @@ def parse(arguments):
                         "NAME testbed:TESTBED. A report of hosts in DIRECTORY is continued")
     report.add_argument("--load", action="store_true", help="with --hosts: meanwhile, each host streams to the next")
     report.add_argument("--every", metavar="TIME", help="with --hosts: measure again after each 30s, 10m or 1h, until Ctrl-C")
-    report.add_argument("--times", type=int, default=0, metavar="N", help="with --every: only N times")
+    report.add_argument("--times", type=int, metavar="N", help="with --every: only N times")
     report.add_argument("--directory", default="report", help="where the page goes; made if it is not there (default: report)")
     report.add_argument("--name", default="", help="the page's title (default: this host's name)")
     report.add_argument("--version", action="version", version=f"unet-report {version.VERSION}")
@@ -40,8 +40,10 @@ def parse(arguments):
     options = parser.parse_args(arguments)
     if options.command == "compare" and len(options.reports) < 2:
         raise Usage("compare needs two reports or more, or --old and --new with the files of runs")
-    if options.command == "report" and not options.hosts and (options.load or options.every or options.times):
-        raise Usage("--load, --every and --times go with --hosts")
+    if options.command == "report" and not options.hosts and (options.load or options.every):
+        raise Usage("--load and --every go with --hosts")
+    if options.command == "report" and options.times is not None and (options.times < 1 or not options.every):
+        raise Usage("--times goes with --every, and is 1 or more")
     if options.command == "report" and options.hosts and options.source:
         raise Usage("--hosts measures, --from does not: choose one")
     return options

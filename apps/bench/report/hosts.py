@@ -8,6 +8,7 @@ import sys
 import time
 
 from failure import Failure, Usage
+import interruption
 import machine
 import measuring
 import page
@@ -17,6 +18,7 @@ import results
 SIZES = "48,16K"
 MEASUREMENTS = 3 * len(SIZES.split(","))  # of a pair: round trips, round trips with a short way back, a stream
 UNITS = {"s": 1, "m": 60, "h": 3600}
+PATIENCE = 600  # seconds for testbed to end after a signal: it ends a program on each host, and some hosts may not answer
 
 
 def seconds_of(text):
@@ -51,7 +53,8 @@ def run_testbed(*arguments, **how):
             out, said = process.communicate()
         except measuring.Interrupted as signal:
             interrupt = signal
-            out, said = measuring.end(process)
+            interruption.ignore()  # one signal is enough: the report ends, and removes its testbed
+            out, said = measuring.end(process, PATIENCE)
     return process.returncode, out, said, interrupt
 
 
@@ -65,18 +68,15 @@ def ask(*arguments):
 
 
 @contextlib.contextmanager
-def testbed_of(path):
-    """Yields the name of the testbed and the hosts of a file. A testbed that is made for it ends with the block."""
-    found = read_list(path)
-    if found is not None:
-        yield found
-        return
+def made_testbed(path):
+    """Makes a testbed of the hosts of a file, and yields its name and no chosen hosts. It ends with the block."""
     name = f"report-{os.getpid()}"
-    ask("up", "--name", name, "--hosts", path)
     try:
+        ask("up", "--name", name, "--hosts", path)
         yield name, []
     finally:
-        ask("down", "--name", name, "--forget")
+        with interruption.undisturbed():
+            run_testbed("down", "--name", name, "--forget")  # names on stderr the hosts that it could not clear
 
 
 def records_of(found, metric, command):
@@ -91,58 +91,77 @@ def records_of(found, metric, command):
             common | {"bench": "hosts-lost", "unit": "%", "p50": lost}]
 
 
-def measure_round(name, hosts, options, content):
+def measure_round(name, chosen, options, content):
     """Appends a round to the report. After a signal it has the pairs that were measured before."""
-    seconds, number = 0.1 if options.quick else 0.5, len(content["rounds"]) + 1
+    seconds, number = content["seconds"], len(content["rounds"]) + 1
+    hosts = [host["name"] for host in content["hosts"]]
     pairs = len(hosts) * (len(hosts) - 1)
     print(f"unet-bench: round {number}: {pairs} pairs of hosts, about {measuring.minutes(pairs * (MEASUREMENTS * seconds + 0.3))}",
           file=sys.stderr)
     load = ["--load"] if options.load else []
     command = ["bench", "--name", name, *hosts, "--asymmetry", *load, "--size", SIZES, "--seconds", f"{seconds:g}"]
+    # A testbed that was made for this report is gone when the command is repeated.
+    typed = ["testbed", *command] if chosen else ["unet-bench", "report", "--hosts", options.hosts, *(["--quick"] if options.quick else []), *load]
     began = time.time()
     _, out, _, interrupt = run_testbed(*command, "--json")
     found = []
     with contextlib.suppress(ValueError):  # there is no JSON if testbed could not begin
         found = json.loads(out)
-    if found:
-        text = " ".join(["testbed", *command])
-        content["rounds"].append([record for each in found for record in records_of(each, "load" if options.load else "", text)])
+    if found or (options.every and not interrupt):
+        content["rounds"].append([record for each in found for record in records_of(each, "load" if options.load else "", " ".join(typed))])
         content["times"].append(began)
     if interrupt:
         content["stopped"] = f"{interrupt} in round {number}"
         raise interrupt
-    if not found:
+    if not found and not options.every:
         raise Failure("testbed bench measured nothing")
+    if not found:
+        print(f"unet-bench: round {number} measured nothing", file=sys.stderr)
 
 
-def content_of(path, bench):
-    """The report to append to: that of an earlier run in this directory, or a new one."""
-    content = results.new_content("hosts", machine.facts(measuring.version_of(bench))) | {"times": []}
+def earlier_content(path):
+    """The report of hosts that an earlier run left in this directory, or None."""
     if not os.path.exists(path):
-        return content
+        return None
     earlier = results.read(path).content
-    if earlier["mode"] != "hosts" or len(earlier.get("times", [])) != len(earlier["rounds"]):
+    if earlier.get("mode") != "hosts" or len(earlier.get("times", [])) != len(earlier["rounds"]):
         raise Failure(f"{path} is a report of another kind: choose another --directory")
-    return content | {name: earlier[name] for name in ("rounds", "times")}
+    return earlier
+
+
+def append_to(earlier, content, path):
+    """Takes over the rounds of an earlier report, if it measured the same."""
+    for what, one, other in (("hosts or ports", earlier.get("hosts"), content["hosts"]),
+                             ("version", earlier.get("machine", {}).get("version"), content["machine"]["version"]),
+                             ("seconds of a measurement (--quick)", earlier.get("seconds"), content["seconds"])):
+        if one != other:
+            raise Usage(f"{path} has other {what}: choose another --directory")
+    content |= {name: earlier[name] for name in ("rounds", "times")}
 
 
 def run(options):
     """Measures, and writes the page after each round; returns its path and whether a signal ended it."""
     every = seconds_of(options.every) if options.every else 0
-    read_list(options.hosts)
+    found = read_list(options.hosts)
     path = os.path.join(options.directory, "report.json")
-    content = content_of(path, measuring.find_bench())
+    earlier = earlier_content(path)
+    content = results.new_content("hosts", machine.facts(measuring.version_of(measuring.find_bench())))
+    content |= {"times": [], "seconds": 0.1 if options.quick else 0.5}
     if options.name:
         content["name"] = options.name
     written, interrupt = "", None
     try:
-        with measuring.interruptible(), testbed_of(options.hosts) as (name, chosen):
+        with measuring.interruptible(), contextlib.nullcontext(found) if found else made_testbed(options.hosts) as (name, chosen):
             hosts = json.loads(ask("status", "--json", "--name", name))
-            content["hosts"] = [{"name": host["host"], "ports": ", ".join(host["ports"])} for host in hosts]
+            content["hosts"] = [{"name": host["host"], "ports": ", ".join(host["ports"])} for host in hosts if host["host"] in chosen or not chosen]
+            if chosen and sorted(chosen) != sorted(host["name"] for host in content["hosts"]):
+                raise Usage(f"--hosts {options.hosts}: testbed '{name}' has the hosts {', '.join(host['host'] for host in hosts)}: name each once")
+            if earlier:
+                append_to(earlier, content, path)
             number = 0
             while True:
                 next_round = time.monotonic() + every
-                measure_round(name, chosen or [host["host"] for host in hosts], options, content)
+                measure_round(name, chosen, options, content)
                 results.write(content, path)
                 written = page.write(results.Report(content), options.directory)
                 number += 1

@@ -8,6 +8,7 @@ import sys
 import time
 
 from failure import Failure
+import interruption
 import results
 
 PATIENCE = 20  # a step that takes so many times its estimate, and two minutes more, has hung
@@ -79,14 +80,15 @@ def interruptible():
             signal.signal(number, handler)
 
 
-def end(process):
+def end(process, patience=LAST_WORDS):
     """Asks a run to end, waits for it, and returns its output and errors."""
-    process.send_signal(signal.SIGINT)
-    try:
-        return process.communicate(timeout=LAST_WORDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.communicate()
+    with interruption.undisturbed():
+        process.send_signal(signal.SIGINT)
+        try:
+            return process.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.communicate()
 
 
 def records_of(bench, step):

@@ -76,11 +76,12 @@ def table_of(figure):
     labels = [series.label for series in figure.series]
     if figure.kind == "dots":
         return table(["", *labels], [[escape(column), *(escape(cells.get((label, column), "-")) for label in labels)] for column in columns])
-    return table(["from \\ to" if figure.kind == "matrix" else "path", *columns], [[escape(label), *(escape(cells.get((label, column), "-")) for column in columns)] for label in labels])
+    return table(["from \\ to" if figure.kind == "matrix" else "path", *columns],
+                 [[escape(label), *(escape(cells.get((label, column), "-")) for column in columns)] for label in labels])
 
 
 def machine(page, report):
-    page.heading("Machine", "machine")
+    page.heading("Machine that ran the report" if report.content.get("mode") == "hosts" else "Machine", "machine")
     facts = [(name, report.machine.get(key)) for key, name in FACTS]
     page.table([], [[f"<b>{name}</b>", escape(str(value))] for name, value in facts if value], "facts")
     hosts = [item for item in report.content.get("hosts", []) if isinstance(item, dict)]

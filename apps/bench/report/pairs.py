@@ -8,9 +8,9 @@ import units
 TITLES = {"hosts-rtt": "Round trip between hosts", "hosts-bandwidth": "Stream as received", "hosts-lost": "Messages of a stream that were lost"}
 LOADS = {"": "", "load": ", under load"}
 ABOUT = """Each host measures to each other; both sides sleep while they wait. A round trip is the sum of both ways, so it cannot tell how long one way
-takes: clocks that differ by a constant change no sum. Known of each way alone are the rate and the loss of a stream, which the receiver counts, and how
-much longer a large message takes than a small one. For that, each side sends out both and gets a short answer; what is constant cancels. Not known is a
-constant difference between the two ways: it is at most the least round trip."""
+takes: clocks that differ by a constant change no sum. Streams tell the rate and the loss of each way alone, because the receiver counts. Messages of two
+sizes with short answers tell how much longer a large message takes each way than a small one, because what is constant cancels. A constant difference
+between the two ways remains unknown: it is at most the least round trip."""
 MOMENTS = 200  # of the figure over time, at most; more rounds are drawn together
 
 
@@ -95,12 +95,14 @@ def asymmetries(report):
     def way(row):
         return f"{row.path}{LOADS[row.metric]}"
 
-    figures = [dots("hosts-ways-rate", "Rate of a stream, over that of the other way", between(report, "x", faster), way, lambda row: "ratio")]
+    bars = "One round tells no difference." if report.rounds < 2 else "Bars that reach over {} tell no difference."
+    figures = [dots("hosts-ways-rate", "Rate of a stream, over that of the other way", between(report, "x", faster), way, lambda row: "ratio",
+                    note="Above 1: the way shown is the faster one. " + bars.format(1))]
     if len(sizes) > 1:
         figures.insert(0, dots(
             "hosts-ways-time", f"How much longer {units.size_text(sizes[-1])} take than {units.size_text(sizes[0])}, less the same of the other way",
             between(report, "ns", longer), way, lambda row: "difference",
-            note="Above 0: the way shown is the slower one. Bars that reach over 0 tell no difference."))
+            note="Above 0: the way shown is the slower one. " + bars.format(0)))
     return figures
 
 
@@ -134,11 +136,14 @@ def figures_of(report):
 
 def sentences(report):
     for bench, what in (("hosts-rtt", "A round trip"), ("hosts-bandwidth", "A stream")):
-        rows = [row for row in report.select(bench) if ends(row.path)]
-        for size in sorted({row.size for row in rows}):
-            least, greatest = (choose((row for row in rows if row.size == size), key=lambda row: row.p50) for choose in (min, max))
-            yield (f"{what} of {units.size_text(size)}: from {units.value_text(least.p50, least.unit)} ({least.path}) "
+        rows = [row for row in report.select(bench) if ends(row.path) and row.metric in LOADS]
+        for metric, size in sorted({(row.metric, row.size) for row in rows}):
+            least, greatest = (choose((row for row in rows if (row.metric, row.size) == (metric, size)), key=lambda row: row.p50)
+                               for choose in (min, max))
+            yield (f"{what} of {units.size_text(size)}{LOADS[metric]}: from {units.value_text(least.p50, least.unit)} ({least.path}) "
                    f"to {units.value_text(greatest.p50, greatest.unit)} ({greatest.path}).")
+    if report.rounds and not report.content["rounds"][-1]:
+        yield "The newest round measured nothing."
     gone = silent(report)
     for host, why in gone.items():
         yield f"{host} was not measured in the newest round: {why}."
