@@ -30,12 +30,19 @@ const char* text_of(Sort by) {
   return "name";
 }
 
-// Sums over the endpoints of each program, with the program as name.
-std::map<std::string, EndpointRate> programs_of(const std::vector<EndpointRate>& endpoints) {
-  std::map<std::string, EndpointRate> programs;
+// The sums over a program's endpoints, with the program as name.
+struct Program : EndpointRate {
+  std::set<uint64_t> processes;
+  size_t endpoints = 0;
+};
+
+std::map<std::string, Program> programs_of(const std::vector<EndpointRate>& endpoints) {
+  std::map<std::string, Program> programs;
   for (const EndpointRate& each : endpoints) {
-    EndpointRate& program = programs[each.program];
+    Program& program = programs[each.program];
     program.name = each.program;
+    program.processes.insert(each.pid);
+    ++program.endpoints;
     for (double EndpointRate::*rate : {&EndpointRate::sent_messages, &EndpointRate::sent_bytes, &EndpointRate::received_messages,
                                        &EndpointRate::received_bytes, &EndpointRate::local_messages,
                                        &EndpointRate::local_bytes, &EndpointRate::drops}) {
@@ -63,21 +70,16 @@ std::vector<std::string> row(std::vector<std::string> first, const EndpointRate&
 }
 
 Table table_of_programs(const Rates& rates, const History& history, Sort by) {
+  const std::map<std::string, Program> programs = programs_of(rates.endpoints);
   std::vector<EndpointRate> all;
-  for (auto& [name, program] : programs_of(rates.endpoints)) all.push_back(program);
+  for (const auto& [name, program] : programs) all.push_back(program);
   sort(all, by);
   Table table({"PROGRAM", "SENT/S", "SENT B/S", "RECEIVED/S", "RECEIVED B/S", "LOCAL/S", "LOCAL B/S", "DROPS/S",
                "PROCESSES", "ENDPOINTS", "HISTORY"});
-  for (const EndpointRate& program : all) {
-    std::set<uint64_t> processes;
-    size_t endpoints = 0;
-    for (const EndpointRate& each : rates.endpoints) {
-      if (each.program != program.name) continue;
-      processes.insert(each.pid);
-      ++endpoints;
-    }
-    table.add(row({short_name(program.name)}, program,
-                  {std::to_string(processes.size()), std::to_string(endpoints), history.of_program(program.name)}));
+  for (const EndpointRate& each : all) {
+    const Program& program = programs.at(each.name);
+    table.add(row({short_name(each.name)}, each,
+                  {std::to_string(program.processes.size()), std::to_string(program.endpoints), history.of_program(each.name)}));
   }
   return table;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "apps/unetctl/table.h"
 #include "apps/unetctl/views.h"
@@ -19,24 +20,30 @@ uint64_t number(const json& object, const std::string& key) {
   return at != object.end() && at->is_number_unsigned() ? at->get<uint64_t>() : 0;
 }
 
-// Finds the endpoint in the earlier report: its number may have belonged to another one then.
-const json* find_before(const json& before, const json& endpoint) {
-  for (const json& other : before.at("endpoints")) {
-    if (other.at("endpoint") == endpoint.at("endpoint") && other.at("client") == endpoint.at("client") &&
-        other.at("pid") == endpoint.at("pid")) {
-      return &other;
-    }
-  }
-  return nullptr;
-}
+const json kNothing = json::object();
 
-// The element of the earlier report's list with the same number.
-const json& same_before(const json& before, const char* list, const json& now, const char* number) {
-  static const json nothing = json::object();
-  const auto all = before.find(list);
-  if (all == before.end()) return nothing;
-  const auto found = std::find_if(all->begin(), all->end(), [&](const json& each) { return each.at(number) == now.at(number); });
-  return found == all->end() ? nothing : *found;
+// A list of a report, by the number of each element.
+class Listed {
+ public:
+  Listed(const json& report, const char* list, const char* key) {
+    const auto found = report.find(list);
+    if (found == report.end()) return;
+    for (const json& each : *found) by_number_.emplace(number(each, key), &each);
+  }
+  // An empty object if the list has no such element.
+  const json& at(uint64_t number) const {
+    const auto found = by_number_.find(number);
+    return found == by_number_.end() ? kNothing : *found->second;
+  }
+
+ private:
+  std::map<uint64_t, const json*> by_number_;
+};
+
+// The endpoint in the earlier report, or an empty object: its number may have belonged to another one then.
+const json& find_before(const Listed& endpoints_before, const json& endpoint) {
+  const json& same = endpoints_before.at(number(endpoint, "endpoint"));
+  return !same.empty() && same.at("client") == endpoint.at("client") && same.at("pid") == endpoint.at("pid") ? same : kNothing;
 }
 
 // Rates of one object's counters. A counter that is smaller than before was reset.
@@ -70,23 +77,18 @@ struct LocalRate {
   double messages = 0, bytes = 0;
 };
 
-// The earlier report's record of each endpoint, by number; nullptr: the endpoint is new.
-using EndpointsBefore = std::map<uint64_t, const json*>;
-
-// The rates of all local channels of each endpoint.
-std::map<uint64_t, LocalRate> local_rates(const json& before, const json& now, const EndpointsBefore& endpoints_before, double seconds) {
+// The rates of all local channels of each endpoint. `continued`: the endpoints that both reports have.
+std::map<uint64_t, LocalRate> local_rates(const json& before, const json& now, const std::set<uint64_t>& continued, double seconds) {
   std::map<std::pair<uint64_t, uint64_t>, const json*> counted_before;
   const auto key = [](const json& channel) { return std::pair(number(channel, "endpoint"), number(channel, "channel")); };
   for (const json& channel : before.at("channels")) {
-    const auto same = endpoints_before.find(number(channel, "endpoint"));
-    if (same != endpoints_before.end() && same->second != nullptr) counted_before.emplace(key(channel), &part(channel, "counters"));
+    if (continued.contains(number(channel, "endpoint"))) counted_before.emplace(key(channel), &part(channel, "counters"));
   }
   std::map<uint64_t, LocalRate> rates;
   for (const json& channel : now.at("channels")) {
     if (!channel.contains("counters")) continue;
     const auto same = counted_before.find(key(channel));
-    const json nothing;
-    const Difference counted(same == counted_before.end() ? nothing : *same->second, channel.at("counters"), seconds);
+    const Difference counted(same == counted_before.end() ? kNothing : *same->second, channel.at("counters"), seconds);
     LocalRate& rate = rates[number(channel, "endpoint")];
     rate.messages += counted.rate("sent_messages") + counted.rate("received_messages");
     rate.bytes += counted.rate("sent_bytes") + counted.rate("received_bytes");
@@ -120,11 +122,12 @@ Rates rates_between(const json& before, const json& now) {
   Rates rates;
   const uint64_t from = number(before, "monotonic_ns"), to = number(now, "monotonic_ns");
   rates.seconds = to > from ? static_cast<double>(to - from) / 1e9 : 1e-9;
-  static const json nothing = json::object();
+  const Listed engines_before(before, "engines", "engine"), ports_before(before, "ports", "port");
+  const Listed endpoints_before(before, "endpoints", "endpoint"), clients(now, "clients", "client");
   add_drops(rates.drops, "NI", part(before.at("counters"), "drops"), part(now.at("counters"), "drops"), rates.seconds);
   for (const json& engine : now.value("engines", json::array())) {
     const json& counters = part(engine, "counters");
-    const Difference counted(part(same_before(before, "engines", engine, "engine"), "counters"), counters, rates.seconds);
+    const Difference counted(part(engines_before.at(number(engine, "engine")), "counters"), counters, rates.seconds);
     rates.engines.push_back({.engine = number(engine, "engine"),
                              .busy = counters.contains("idle_ns") ? std::clamp(1 - counted.rate("idle_ns") / 1e9, 0.0, 1.0) : 0,
                              .received_frames = counted.rate("received_frames"),
@@ -133,7 +136,7 @@ Rates rates_between(const json& before, const json& now) {
                              .linked_frames = counted.rate("linked_frames")});
   }
   for (const json& port : now.value("ports", json::array())) {
-    const Difference counted(part(same_before(before, "ports", port, "port"), "counters"), part(port, "counters"), rates.seconds);
+    const Difference counted(part(ports_before.at(number(port, "port")), "counters"), part(port, "counters"), rates.seconds);
     rates.ports.push_back({.port = number(port, "port"),
                            .address = port.value("address", ""),
                            .link = port.value("link", ""),
@@ -142,17 +145,19 @@ Rates rates_between(const json& before, const json& now) {
                            .sent_frames = counted.rate("tx_frames"),
                            .sent_bytes = counted.rate("tx_bytes")});
   }
-  EndpointsBefore endpoints_before;
-  for (const json& each : now.at("endpoints")) endpoints_before.emplace(number(each, "endpoint"), find_before(before, each));
-  const std::map<uint64_t, LocalRate> locals = local_rates(before, now, endpoints_before, rates.seconds);
+  std::set<uint64_t> continued;
+  for (const json& each : now.at("endpoints")) {
+    if (!find_before(endpoints_before, each).empty()) continued.insert(number(each, "endpoint"));
+  }
+  const std::map<uint64_t, LocalRate> locals = local_rates(before, now, continued, rates.seconds);
   for (const json& endpoint : now.at("endpoints")) {
     if (!endpoint.value("carrier", json()).is_null()) continue;  // emulated: counted with its carrier
-    const json* same = endpoints_before.at(number(endpoint, "endpoint"));
-    const Difference counted(same != nullptr ? part(*same, "counters") : nothing, part(endpoint, "counters"), rates.seconds);
+    const json& same = find_before(endpoints_before, endpoint);
+    const Difference counted(part(same, "counters"), part(endpoint, "counters"), rates.seconds);
     EndpointRate rate;
     rate.endpoint = number(endpoint, "endpoint");
     rate.name = endpoint.value("name", "");
-    rate.program = same_before(now, "clients", endpoint, "client").value("program", "");
+    rate.program = clients.at(number(endpoint, "client")).value("program", "");
     rate.pid = number(endpoint, "pid");
     rate.uid = number(endpoint, "uid");
     rate.sent_messages = counted.rate("sent_messages");
@@ -163,8 +168,7 @@ Rates rates_between(const json& before, const json& now) {
       rate.local_messages = local->second.messages;
       rate.local_bytes = local->second.bytes;
     }
-    rate.drops = add_drops(rates.drops, name_of(endpoint), same != nullptr ? part(*same, "drops") : nothing, part(endpoint, "drops"),
-                           rates.seconds);
+    rate.drops = add_drops(rates.drops, name_of(endpoint), part(same, "drops"), part(endpoint, "drops"), rates.seconds);
     rates.endpoints.push_back(std::move(rate));
   }
   return rates;
