@@ -317,10 +317,10 @@ int unet_am_poll_map(unet_am_endpoint* endpoint, uint32_t index) {
     const auto held = hold(endpoint);
     am::Endpoint& it = *endpoint->endpoint;
     if (it.is_mapped(index)) return 0;
+    if (!it.in_use(index)) return failed({Errc::not_found, "translation " + std::to_string(index) + " is not in use"});
     const Error* const failure = it.map_failure(index);
-    if (failure == nullptr && it.in_use(index)) return int{UNET_EPENDING};
-    const Error why = failure != nullptr ? *failure : Error{Errc::not_found, "translation " + std::to_string(index) + " is not in use"};
-    if (failure == nullptr) return failed(why);
+    if (failure == nullptr) return int{UNET_EPENDING};
+    const Error why = *failure;
     const Status freed = it.unmap(index);
     return freed ? failed(why) : done(freed);
   });

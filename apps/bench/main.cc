@@ -263,16 +263,20 @@ std::vector<PathInfo> program_paths(const Benchmark& benchmark, const Options& o
 // Measures programs that need the cores for themselves.
 Result<std::vector<Record>> run_programs(const Job& job, CorePair cores, const Options& options) {
   const Benchmark& benchmark = *job.benchmark;
-  const bool tasks = benchmark.method == Method::tasks, mpi = benchmark.method == Method::mpi;
-  const bool traffic = benchmark.method == Method::traffic;
   const std::vector<PathInfo> paths = program_paths(benchmark, options);
   if (paths.empty()) return none_takes_part(benchmark, options);
-  if (options.json != "-" && !tasks && !mpi && !traffic) std::printf("A client on core %d, a server on core %d.\n\n", cores.a, cores.b);
+  if (options.json != "-" && benchmark.method == Method::programs)
+    std::printf("A client on core %d, a server on core %d.\n\n", cores.a, cores.b);
   const MeasureOptions how{options.seconds, options.repeat, options.command};
-  auto records = tasks ? measure_tasks(benchmark, paths, job.sizes, how)
-                 : mpi ? measure_mpi(benchmark, paths, cores, how)
-                 : traffic ? measure_traffic(benchmark, paths, job.sizes, how)
-                       : measure_programs(benchmark, paths, cores, how);
+  const auto measure = [&]() -> Result<std::vector<Record>> {
+    switch (benchmark.method) {
+      case Method::tasks: return measure_tasks(benchmark, paths, job.sizes, how);
+      case Method::mpi: return measure_mpi(benchmark, paths, cores, how);
+      case Method::traffic: return measure_traffic(benchmark, paths, job.sizes, how);
+      default: return measure_programs(benchmark, paths, cores, how);
+    }
+  };
+  Result<std::vector<Record>> records = measure();
   if (!records || options.json == "-") return records;
   std::printf("%s\n", to_tables(*records, options.table).c_str());
   std::vector<std::vector<std::string>> rows{{"path", "set to"}};

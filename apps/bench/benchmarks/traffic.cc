@@ -1,4 +1,5 @@
 // traffic.cc - the benchmark am-traffic: patterns of Active Messages over simulated fat trees, in virtual time and without a session.
+#include <algorithm>
 #include <cstdio>
 
 #include "am/sim_traffic.h"
@@ -9,6 +10,7 @@ namespace unet::bench {
 namespace {
 
 constexpr uint32_t kLoads[] = {50, 90};        // percent
+constexpr double kLink = am::sim::kIncastWire.bits_per_second / 8e9;  // GB/s
 constexpr uint64_t kSharedBuffer = 16 << 20;   // of a switch
 
 struct SimulatedNetwork {
@@ -32,7 +34,6 @@ struct Samples {
 };
 
 void add_records(std::vector<Record>& records, const Record& blank, const std::string& of, const Samples& samples) {
-  const double link = am::sim::kIncastWire.bits_per_second / 8e9;  // GB/s
   const auto add = [&](const std::string& metric, const char* unit, Summary summary) {
     Record& record = records.emplace_back(blank);
     record.metric = metric + of;
@@ -41,8 +42,8 @@ void add_records(std::vector<Record>& records, const Record& blank, const std::s
     record.slices = samples.p99.size();
   };
   add("goodput", "GB/s", summarize_rates(samples.goodput));
-  records.back().limit = link;
-  records.back().ratio = records.back().summary.p50 / link;
+  records.back().limit = kLink;
+  records.back().ratio = records.back().summary.p50 / kLink;
   records.back().baseline = "the receivers' links";
   add("p99", "ns", summarize(samples.p99));
   add("fairness", "", summarize_rates(samples.fairness));
@@ -64,7 +65,6 @@ void add_traffic(Paths& paths) {
 Records measure_traffic(const Benchmark& benchmark, const std::vector<PathInfo>& paths, const std::vector<uint32_t>& sizes,
                         const MeasureOptions& options) {
   std::vector<Record> records;
-  const double link = am::sim::kIncastWire.bits_per_second / 8e9;
   for (const uint32_t nodes : sizes) {
     std::fprintf(stderr, "unet-bench: simulating %u nodes\n", nodes);
     for (const PathInfo& path : paths) {
@@ -77,7 +77,7 @@ Records measure_traffic(const Benchmark& benchmark, const std::vector<PathInfo>&
           for (uint32_t seed = 1; seed <= options.repeat; ++seed) {
             const am::sim::TrafficResult result = am::sim::simulate(
                 {.pattern = pattern.pattern, .nodes = nodes, .load = load / 100.0, .tree = network->tree}, seed);
-            samples.goodput.push_back(result.goodput * link);
+            samples.goodput.push_back(result.goodput * kLink);
             samples.p99.push_back(static_cast<double>(result.p99));
             samples.fairness.push_back(result.fairness);
           }

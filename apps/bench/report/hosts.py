@@ -150,6 +150,11 @@ def run(options):
     if options.name:
         content["name"] = options.name
     written, interrupt = "", None
+
+    def save():
+        results.write(content, path)
+        return page.write(results.Report(content), options.directory)
+
     try:
         with measuring.interruptible(), contextlib.nullcontext(found) if found else made_testbed(options.hosts) as (name, chosen):
             hosts = json.loads(ask("status", "--json", "--name", name))
@@ -162,8 +167,7 @@ def run(options):
             while True:
                 next_round = time.monotonic() + every
                 measure_round(name, chosen, options, content)
-                results.write(content, path)
-                written = page.write(results.Report(content), options.directory)
+                written = save()
                 number += 1
                 if not every or number == options.times:
                     break
@@ -171,8 +175,7 @@ def run(options):
     except measuring.Interrupted as signal:
         interrupt = signal
     if interrupt and content["rounds"]:
-        results.write(content, path)
-        written = page.write(results.Report(content), options.directory)
+        written = save()
     if not written:
         raise Failure(f"nothing was measured: {interrupt}")
     return written, interrupt is not None
