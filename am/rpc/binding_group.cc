@@ -2,6 +2,8 @@
 #include "am/rpc/binding_group.h"
 
 #include <algorithm>
+#include <array>
+#include <string>
 
 namespace unet::rpc {
 namespace {
@@ -23,6 +25,13 @@ Result<BindingGroup> BindingGroup::import(Client& client, std::span<const std::s
     return fail(Errc::not_found, "none of " + std::to_string(targets.size()) + " servers exports " + std::string(interface.name) + " now");
   }
   return group;
+}
+
+Result<BindingGroup> BindingGroup::of_replicas(Client& client, std::string_view name, const Interface& interface, Balance balance) {
+  std::array<std::string, kReplicasMax> names;
+  std::array<std::string_view, kReplicasMax> targets;
+  for (uint32_t i = 0; i < kReplicasMax; ++i) targets[i] = names[i] = replica_name(name, i + 1);
+  return import(client, targets, interface, balance);
 }
 
 // Imports again, or takes a step of that. Returns whether the server is there.

@@ -23,6 +23,9 @@ class BindingGroup {
   // Waits at most 100 ms for each server. Those that are not there are tried again later. Errors: not_found (none is there).
   static Result<BindingGroup> import(Client& client, std::span<const std::string_view> targets, const Interface& interface,
                                      Balance balance = Balance::round_robin);
+  // Imports from all servers of one name, "NAME" or "NAME@HOST": those with ServerOptions::replica. Also finds those that start later.
+  static Result<BindingGroup> of_replicas(Client& client, std::string_view name, const Interface& interface,
+                                          Balance balance = Balance::round_robin);
 
   // Chooses the server of the next call; nullptr: none is there. Imports again from servers that have ended, at growing intervals. Waits
   // only if no server is there, and at most 100 ms for each.

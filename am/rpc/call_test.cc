@@ -316,6 +316,8 @@ TEST_CASE("20,000 bindings share a channel") {
 
 TEST_CASE("a group calls the servers that are there") {
   const auto balance = GENERATE(Balance::round_robin, Balance::least_under_way);
+  ServerOptions options;
+  options.replica = GENERATE(false, true);
   TestDaemon daemon;
   Context context = *Context::open(daemon.ni(), "test");
   std::array<uint32_t, 3> runs{};
@@ -323,7 +325,7 @@ TEST_CASE("a group calls the servers that are there") {
   std::atomic<bool> ended{false};
   std::mutex mutex;
   const auto serve = [&](size_t i) {
-    servers[i] = std::move(*Server::create(context, "server" + std::to_string(i)));
+    servers[i] = std::move(*Server::create(context, options.replica ? "server" : "server" + std::to_string(i), options));
     servers[i]->provide(kTest, kNull, [&runs, i] { ++runs[i]; });
   };
   serve(0);
@@ -345,7 +347,8 @@ TEST_CASE("a group calls the servers that are there") {
             })};
   auto client = std::move(*Client::create(context));
   const std::array<std::string_view, 3> targets{"server0", "server1", "server2"};
-  auto group = BindingGroup::import(*client, targets, kTest, balance);
+  auto group = options.replica ? BindingGroup::of_replicas(*client, "server", kTest, balance)
+                               : BindingGroup::import(*client, targets, kTest, balance);
   REQUIRE(group);
   for (int i = 0; i < 10; ++i) REQUIRE(group->call(kNull));
   {
@@ -364,6 +367,7 @@ TEST_CASE("a group calls the servers that are there") {
   REQUIRE(runs[1] > 3);
   REQUIRE(lost <= 1);
   REQUIRE_FALSE(BindingGroup::import(*client, std::array<std::string_view, 1>{"server9"}, kTest));
+  REQUIRE_FALSE(BindingGroup::of_replicas(*client, "server9", kTest));
 }
 
 TEST_CASE("a client that comes first waits for the server's name") {

@@ -5,7 +5,9 @@
 //   constexpr unet::rpc::Procedure<void(std::string_view)> kPrint{2};
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -20,6 +22,14 @@ struct Interface {
   uint32_t version = 1;
   friend constexpr bool operator==(const Interface&, const Interface&) noexcept = default;
 };
+
+// Servers of one name bind NAME/1, NAME/2 and so on, because a name has one owner (ServerOptions::replica, BindingGroup::of_replicas).
+inline constexpr uint32_t kReplicasMax = 8;
+// The name of one of them, from NAME or NAME@HOST.
+inline std::string replica_name(std::string_view name, uint32_t number) {
+  const size_t host = std::min(name.find('@'), name.size());
+  return std::string(name.substr(0, host)) + "/" + std::to_string(number) + std::string(name.substr(host));
+}
 
 // Whether a decoded T points into its message: a result may not, because the message is gone when the caller reads it.
 template <typename T>

@@ -33,7 +33,11 @@ Result<std::unique_ptr<Server>> Server::create(Context& context, std::string_vie
     if (!threads) return tl::unexpected(threads.error());
     server->threads_ = std::move(*threads);
   }
-  if (const Status bound = server->endpoint_->bind(name); !bound) return tl::unexpected(bound.error());
+  Status bound = server->endpoint_->bind(options.replica ? replica_name(name, 1) : name);
+  for (uint32_t number = 2; options.replica && number <= kReplicasMax && !bound && bound.error().code == Errc::already_exists; ++number) {
+    bound = server->endpoint_->bind(replica_name(name, number));
+  }
+  if (!bound) return tl::unexpected(bound.error());
   return server;
 }
 
