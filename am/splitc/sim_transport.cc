@@ -91,18 +91,20 @@ void SimTransport::forget_idle() {
 
 // ---- time
 
-void SimTransport::enter() {
+Nanoseconds SimTransport::computed() const noexcept {
   Nanoseconds real = am::flow_now() - left_at_;
-  if (real > kSurelyOwnCore) real -= std::min(real, simulation_.take_stolen_time());
-  simulation_.work(rank_, slowed(real - std::min(real, kOwn)));
+  if (real > kSurelyOwnCore) real -= std::min(real, simulation_.stolen_time());
+  return slowed(real - std::min(real, kOwn));
+}
+
+void SimTransport::enter() {
+  simulation_.work(rank_, computed());
+  if (am::flow_now() - left_at_ > kSurelyOwnCore) simulation_.begin_stolen_time();
   simulation_.let_others_catch_up(rank_);
 }
 
-// A later enter() subtracts kOwn, and a clock never goes back.
-Nanoseconds SimTransport::now() const noexcept {
-  const Nanoseconds real = am::flow_now() - left_at_;
-  return simulation_.clock(rank_) + slowed(real - std::min(real, kOwn));
-}
+// A later enter() subtracts as much, because a clock never goes back.
+Nanoseconds SimTransport::now() const noexcept { return simulation_.clock(rank_) + computed(); }
 
 // ---- sending
 

@@ -33,12 +33,14 @@ void EarliestRank::set(Rank rank, Nanoseconds time) noexcept {
 
 Simulation::Simulation(const Machine& machine, uint32_t ranks) : machine_(machine), stations_(ranks), order_(ranks) {
   for (Station& each : stations_) each.clock = kStart;
+  begin_stolen_time();
 }
 
-Nanoseconds Simulation::take_stolen_time() noexcept {
+void Simulation::begin_stolen_time() noexcept { stolen_ = monotonic_now() - thread_now(); }
+
+Nanoseconds Simulation::stolen_time() const noexcept {
   const Nanoseconds stolen = monotonic_now() - thread_now();
-  const Nanoseconds before = std::exchange(stolen_, stolen);
-  return before == 0 || stolen < before ? 0 : stolen - before;
+  return stolen - std::min(stolen, stolen_);
 }
 
 // ---- turns

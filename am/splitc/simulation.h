@@ -74,8 +74,9 @@ class Simulation {
   // ---- for the fiber of `rank`, which runs
   Nanoseconds clock(Rank rank) const noexcept { return stations_[rank].clock; }
   void work(Rank rank, Nanoseconds time) noexcept { stations_[rank].clock += time; }
-  // Returns the time for which this thread did not have its core since the last call.
-  Nanoseconds take_stolen_time() noexcept;
+  // The time for which this thread did not have its core since begin_stolen_time().
+  Nanoseconds stolen_time() const noexcept;
+  void begin_stolen_time() noexcept;
   // Lets others run that are so far behind that their packets could arrive by now.
   void let_others_catch_up(Rank rank);
   // Waits for a packet, but only until `until`.
@@ -104,7 +105,7 @@ class Simulation {
   Rank running_ = ~Rank{0};
   uint32_t finished_ = 0;
   uint64_t packets_ = 0;
-  Nanoseconds stolen_ = 0;             // time for which this thread did not have its core
+  Nanoseconds stolen_ = 0;             // time for which this thread did not have its core, at begin_stolen_time()
 };
 
 // Runs `ranks` ranks of a program on `machine`, with `memory` bytes of spread memory each. Returns the greatest exit status.

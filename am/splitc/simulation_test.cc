@@ -3,8 +3,11 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "am/splitc/splitc.h"
@@ -63,6 +66,16 @@ int add_all(int, char**) {
     if (my_proc() == 0) sum += total;
   }
   if (my_proc() == procs() - 1) seconds = get_seconds();
+  return 0;
+}
+
+// A sleep stands for another program that has the core.
+int lose_the_core(int, char**) {
+  const double start = get_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const double lost = get_seconds() - start;
+  barrier();
+  seconds = std::max(lost, std::abs(get_seconds() - start - lost));
   return 0;
 }
 
@@ -143,6 +156,11 @@ TEST_CASE("a computation takes its time here times the slowness") {
   CHECK(run_on("now,slowness=100", 4, compute) == 0);
   CHECK(seconds > 0.45);
   CHECK(seconds < 1.5);  // 0.5 s of each rank at the same time
+}
+
+TEST_CASE("time without a core does not count, and a clock does not go back by it") {
+  run_on("100g", 1, lose_the_core);
+  CHECK(seconds < 0.1);
 }
 
 TEST_CASE("a rank that computes for long is not dead") {
