@@ -62,7 +62,7 @@ struct SocketRecord {
 static_assert(sizeof(SocketRecord) == 80 && std::is_trivially_copyable_v<SocketRecord>);
 
 // Linux's names of congestion control, by tcp::Algorithm. This order is part of the table's layout.
-inline constexpr std::array<const char*, 3> kSocketCongestion{"cubic", "reno", "bbr"};
+inline constexpr std::array<const char*, 4> kSocketCongestion{"cubic", "reno", "bbr", "dctcp"};
 
 // The other fields of Linux's tcp_info, in its units: bytes, segments, microseconds, and milliseconds for elapsed times (~0: never).
 struct SocketInfo {

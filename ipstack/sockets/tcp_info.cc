@@ -124,6 +124,15 @@ socklen_t write_tcp_info(const tcp::Info& from, bool ipv6, void* into, socklen_t
 }
 
 socklen_t write_congestion_info(const tcp::Info& from, void* into, socklen_t length) noexcept {
+  const auto write = [&](const auto& info) {
+    const auto bytes = static_cast<socklen_t>(std::min<size_t>(length, sizeof info));
+    std::memcpy(into, &info, bytes);
+    return bytes;
+  };
+  if (from.congestion == tcp::Algorithm::dctcp) {
+    return write(tcp_dctcp_info{.dctcp_enabled = 1, .dctcp_ce_state = from.dctcp_ce_state, .dctcp_alpha = from.dctcp_alpha,
+                                .dctcp_ab_ecn = from.dctcp_ab_ecn, .dctcp_ab_tot = from.dctcp_ab_tot});
+  }
   if (from.congestion != tcp::Algorithm::bbr) return 0;
   const auto gain = [](double value) { return static_cast<uint32_t>(value * 256); };
   tcp_bbr_info info{};
@@ -132,9 +141,7 @@ socklen_t write_congestion_info(const tcp::Info& from, void* into, socklen_t len
   info.bbr_min_rtt = us(from.bbr_min_rtt);
   info.bbr_pacing_gain = gain(from.bbr_pacing_gain);
   info.bbr_cwnd_gain = gain(from.bbr_cwnd_gain);
-  const auto bytes = static_cast<socklen_t>(std::min<size_t>(length, sizeof info));
-  std::memcpy(into, &info, bytes);
-  return bytes;
+  return write(info);
 }
 
 }  // namespace unet::sockets

@@ -166,7 +166,7 @@ TEST_CASE("TCP_INFO of what there is none of, and as far as there is room") {
   }
 }
 
-TEST_CASE("TCP_CC_INFO is of BBR only") {
+TEST_CASE("TCP_CC_INFO is of BBR and DCTCP only") {
   tcp::Info from;
   std::array<std::byte, 24> room{};
   CHECK(write_congestion_info(from, room.data(), room.size()) == 0);
@@ -180,6 +180,14 @@ TEST_CASE("TCP_CC_INFO is of BBR only") {
   std::memcpy(words.data(), room.data(), sizeof words);
   CHECK(words == std::array<uint32_t, 5>{705'032'704, 1, 1500, 640, 512});
   CHECK(write_congestion_info(from, room.data(), 4) == 4);
+  from.congestion = tcp::Algorithm::dctcp;
+  from.dctcp_ce_state = true;
+  from.dctcp_alpha = 512;
+  from.dctcp_ab_ecn = 3000;
+  from.dctcp_ab_tot = 9000;
+  CHECK(write_congestion_info(from, room.data(), room.size()) == 16);
+  std::memcpy(words.data(), room.data(), 16);
+  CHECK(words == std::array<uint32_t, 5>{0x1'0001, 512, 3000, 9000, 512});
 }
 
 TEST_CASE("the socket tables have every field") {

@@ -1,9 +1,10 @@
-// congestion.cc - the windows of NewReno and CUBIC, and the choice between these and BBR.
+// congestion.cc - the windows of NewReno, CUBIC and DCTCP, and the choice between these and BBR.
 #include "ipstack/tcp/congestion.h"
 
 #include <algorithm>
 #include <cmath>
 #include <new>
+#include <utility>
 
 namespace unet::tcp {
 namespace {
@@ -14,6 +15,7 @@ constexpr float kAlpha = 3 * (1 - kCubicBeta) / (1 + kCubicBeta);  // RFC 9438, 
 // HyStart++ constants (RFC 9406, 4.3).
 constexpr uint64_t kMinRttThreshold = 4 * kMillisecond, kMaxRttThreshold = 16 * kMillisecond;
 constexpr uint32_t kMinRttDivisor = 8, kRttSamples = 8, kCssGrowthDivisor = 4, kCssRounds = 5;
+constexpr float kDctcpGain = 1.0f / 16;  // g of RFC 8257, 4.2
 constexpr uint32_t kWindowMax = 1u << 30;
 constexpr uint32_t kCountedUnit = 1u << 16;
 
@@ -25,6 +27,7 @@ void Congestion::start(const Options& options, uint32_t mss, uint32_t window, co
   mss_ = static_cast<uint16_t>(mss);
   window_ = window;
   hystart_enabled_ = options.hystart;
+  if (is_dctcp()) begin_dctcp();
   if (options.congestion == Algorithm::bbr) take_bbr(bbr);
 }
 
@@ -35,6 +38,12 @@ bool Congestion::take_bbr(const Bbr::Start& bbr) noexcept {
   first_start_ = false;
   bbr_ = fresh;
   return true;
+}
+
+void Congestion::begin_dctcp() noexcept {
+  algorithm_ = Algorithm::dctcp;
+  first_start_ = false;
+  dctcp_ = {};
 }
 
 void Congestion::drop_bbr() noexcept {
@@ -59,6 +68,8 @@ void Congestion::set_algorithm(Algorithm algorithm, const Bbr::Start& bbr) noexc
     cubic_ = {};
   }
   counted_ = 0;
+  prior_ = prior_before_ = 0;
+  if (algorithm == Algorithm::dctcp) return begin_dctcp();
   algorithm_ = algorithm == Algorithm::bbr ? Algorithm::cubic : algorithm;
 }
 
@@ -118,12 +129,24 @@ void Congestion::handle_ack(uint32_t bytes, uint32_t most, Nanoseconds rtt, Nano
     bytes -= grown;
   }
   end_first_start();
-  if (algorithm_ == Algorithm::newreno) {
-    grow_newreno(bytes);
-  } else {
+  if (algorithm_ == Algorithm::cubic) {
     grow_cubic(bytes, rtt, now);
+  } else {
+    grow_newreno(bytes);
   }
   window_ = std::min(window_, kWindowMax);
+}
+
+// RFC 8257, 3.3: once per window, the estimate takes a part of the share of bytes that were marked in it.
+void Congestion::estimate_marks(uint32_t bytes, bool echo, Sequence ack, Sequence sent) noexcept {
+  dctcp_.bytes_acked += bytes;
+  if (echo) dctcp_.bytes_marked += bytes;
+  if (dctcp_.bytes_acked == 0 || (dctcp_.begun && ack <= dctcp_.window_end)) return;
+  const float share = static_cast<float>(dctcp_.bytes_marked) / static_cast<float>(dctcp_.bytes_acked);
+  dctcp_.alpha += kDctcpGain * (share - dctcp_.alpha);
+  dctcp_.bytes_acked = dctcp_.bytes_marked = 0;
+  dctcp_.window_end = sent;
+  dctcp_.begun = true;
 }
 
 // RFC 3465, 2.1: one segment per window of acknowledged bytes.
@@ -155,7 +178,7 @@ void Congestion::grow_cubic(uint32_t bytes, Nanoseconds rtt, Nanoseconds now) no
   const Nanoseconds t = now - cubic_.epoch_start;
   const float acked = segments(bytes);
   // RFC 9438, 4.3: W_est, the window of Reno with this reduction; it grows as Reno's once it reaches cwnd_prior.
-  cubic_.w_est += (cubic_.w_est >= cubic_.cwnd_prior ? 1.0f : kAlpha) * acked / window;
+  cubic_.w_est += (cubic_.w_est >= prior_ ? 1.0f : kAlpha) * acked / window;
   float grown;
   if (cubic(t) < cubic_.w_est) {
     grown = std::max(cubic_.w_est - window, 0.0f);
@@ -173,14 +196,13 @@ void Congestion::handle_loss(uint32_t flight) noexcept {
   end_first_start();
   counted_ = 0;
   threshold_before_ = threshold_;
-  cubic_.w_max_before = cubic_.w_max;
-  cubic_.cwnd_prior_before = cubic_.cwnd_prior;
   const float window = segments(window_);
-  cubic_.cwnd_prior = window;
-  if (algorithm_ == Algorithm::newreno) {
+  prior_before_ = std::exchange(prior_, window);
+  if (algorithm_ != Algorithm::cubic) {
     threshold_ = std::max(flight / 2, 2u * mss_);  // RFC 5681, 3.1, equation 4
     return;
   }
+  cubic_.w_max_before = cubic_.w_max;
   // RFC 9438, 4.6 and 4.7: fast convergence: a flow that has less than last time leaves room for others.
   cubic_.w_max = window < cubic_.w_max ? window * (1 + kCubicBeta) / 2 : window;
   cubic_.epoch_start = 0;
@@ -198,6 +220,7 @@ void Congestion::handle_recovered(bool fast) noexcept {
 void Congestion::handle_mark(uint32_t flight, uint32_t tx_in_flight) noexcept {
   if (is_bbr()) return bbr_->handle_mark(tx_in_flight, window_);
   handle_loss(flight);
+  if (is_dctcp()) threshold_ = std::max(static_cast<uint32_t>(static_cast<float>(window_) * (1 - dctcp_.alpha / 2)), 2u * mss_);
   window_ = std::min(window_, threshold_);
 }
 
@@ -229,15 +252,16 @@ void Congestion::undo_loss() noexcept {
     window_ = bbr_->handle_spurious(window_);
     return;
   }
-  window_ = std::max(window_, static_cast<uint32_t>(cubic_.cwnd_prior * static_cast<float>(mss_)));
+  window_ = std::max(window_, static_cast<uint32_t>(prior_ * static_cast<float>(mss_)));
   threshold_ = std::max(threshold_, threshold_before_);
-  if (threshold_ == ~uint32_t{0}) {
+  if (threshold_ == ~uint32_t{0} && !is_dctcp()) {
     first_start_ = true;  // the first slow start continues
     hystart_ = {};
     return;
   }
+  prior_ = prior_before_;
+  if (algorithm_ != Algorithm::cubic) return;
   cubic_.w_max = std::max(cubic_.w_max_before, cubic_.w_max);
-  cubic_.cwnd_prior = cubic_.cwnd_prior_before;
   cubic_.epoch_start = 0;
 }
 
@@ -248,6 +272,7 @@ void Congestion::undo_timeout(uint32_t window) noexcept {
   }
   threshold_ = threshold_before_;
   window_ = window;
+  if (algorithm_ != Algorithm::cubic) return;
   cubic_.w_max = cubic_.w_max_before;
   cubic_.epoch_start = 0;
 }
@@ -255,7 +280,7 @@ void Congestion::undo_timeout(uint32_t window) noexcept {
 void Congestion::handle_idle(uint32_t window) noexcept {
   if (is_bbr()) return;
   window_ = std::min(window_, window);
-  if (!first_start_) cubic_.epoch_start = 0;
+  if (!first_start_ && algorithm_ == Algorithm::cubic) cubic_.epoch_start = 0;
 }
 
 }  // namespace unet::tcp

@@ -1,5 +1,6 @@
 // congestion.h - the congestion window of one connection: slow start, the first one with HyStart++ (RFC 9406), then NewReno (RFC 5681, with
-// the byte counting of RFC 3465) or CUBIC (RFC 9438); or BBR (bbr.h). Used by Connection, which reports deliveries and losses.
+// the byte counting of RFC 3465) or CUBIC (RFC 9438); or DCTCP (RFC 8257), which is NewReno but for the reaction to marks; or BBR (bbr.h).
+// Used by Connection, which reports deliveries and losses.
 //
 // The algorithms are no plug-ins: is_bbr() and the name of an algorithm choose the code here, and Connection asks is_bbr() where BBR needs
 // rate samples or paces. A further algorithm is a further case in both.
@@ -18,6 +19,17 @@ using Sequence = ip::TcpSequence;
 
 class Congestion {
  public:
+  // Names of RFC 8257, 3.3. `alpha`: the estimated share of bytes that are marked.
+  struct Dctcp {
+    float alpha = 1;
+    uint32_t bytes_acked = 0, bytes_marked = 0;
+    Sequence window_end{};
+    bool begun = false;
+    // Of the receiver (3.2): first of all, acknowledge `earlier_ack`, with or without an echo.
+    bool earlier_ack_due = false, earlier_echo = false;
+    Sequence earlier_ack{};
+  };
+
   Congestion() noexcept : hystart_() {}
   ~Congestion() { drop_bbr(); }
   Congestion(const Congestion&) = delete;
@@ -34,7 +46,11 @@ class Congestion {
   void handle_ack(uint32_t bytes, uint32_t most, Nanoseconds rtt, Nanoseconds now) noexcept;
   // HyStart++ input: all before `ack` is acknowledged, all before `sent` is sent. `rtt`: the sample of this ACK, 0 if none.
   void handle_round_trip(Sequence ack, Sequence sent, Nanoseconds rtt) noexcept;
-  // BBR ignores the two methods above. It needs a rate sample of each ACK that delivers data, and losses; the others do not.
+  // DCTCP's estimate: `bytes` were acknowledged by an ACK with or without an ECN echo. Otherwise as handle_round_trip().
+  void handle_marks(uint32_t bytes, bool echo, Sequence ack, Sequence sent) noexcept {
+    if (is_dctcp()) estimate_marks(bytes, echo, ack, sent);
+  }
+  // BBR ignores the three methods above. It needs a rate sample of each ACK that delivers data, and losses; the others do not.
   void handle_sample(const RateSample& sample) noexcept { window_ = bbr_->handle_ack(sample, window_); }
   void handle_losses(const Losses& losses) noexcept { bbr_->handle_losses(losses, window_); }
   void handle_restart(Nanoseconds now) noexcept { window_ = bbr_->handle_restart(window_, now); }
@@ -44,7 +60,7 @@ class Congestion {
   void handle_loss(uint32_t flight) noexcept;
   // Recovery has ended. `fast`: fast recovery, without an RTO.
   void handle_recovered(bool fast) noexcept;
-  // ECN echo (RFC 3168, 6.1.2): reduces the window at once. `tx_in_flight`: bytes in flight when the marked segment left.
+  // ECN echo (RFC 3168, 6.1.2; RFC 8257, 3.3): reduces the window at once. `tx_in_flight`: bytes in flight when the marked segment left.
   void handle_mark(uint32_t flight, uint32_t tx_in_flight) noexcept;
   // A tail loss probe repaired a loss: reduces the window at once.
   void handle_tail_loss() noexcept;
@@ -64,6 +80,9 @@ class Congestion {
   uint32_t threshold() const noexcept { return threshold_; }
   Algorithm algorithm() const noexcept { return algorithm_; }
   bool is_bbr() const noexcept { return algorithm_ == Algorithm::bbr; }
+  bool is_dctcp() const noexcept { return algorithm_ == Algorithm::dctcp; }
+  const Dctcp& dctcp() const noexcept { return dctcp_; }
+  Dctcp& dctcp() noexcept { return dctcp_; }
   const Bbr& bbr() const noexcept { return *bbr_; }
   bool in_slow_start() const noexcept { return window_ < threshold_; }
   // HyStart++ is in Conservative Slow Start: the RTT rose, and it checks whether the rise lasts.
@@ -73,6 +92,8 @@ class Congestion {
   void end_first_start() noexcept;
   bool take_bbr(const Bbr::Start& bbr) noexcept;
   void drop_bbr() noexcept;
+  void begin_dctcp() noexcept;
+  void estimate_marks(uint32_t bytes, bool echo, Sequence ack, Sequence sent) noexcept;
   void grow_newreno(uint32_t bytes) noexcept;
   void grow_cubic(uint32_t bytes, Nanoseconds rtt, Nanoseconds now) noexcept;
   float segments(uint32_t bytes) const noexcept { return static_cast<float>(bytes) / static_cast<float>(mss_); }
@@ -84,6 +105,8 @@ class Congestion {
   // NewReno: bytes acknowledged towards the next segment of window. CUBIC: fraction of a byte of window, in units of 2^-16.
   uint32_t counted_ = 0;
   uint32_t threshold_before_ = 0;  // before the last loss; before an RTO, the larger of flight and ssthresh
+  // Windows before the last loss and the one before it, in segments: cwnd_prior of RFC 9438. BBR does not use them.
+  float prior_ = 0, prior_before_ = 0;
   bool first_start_ = true;    // in the first slow start
   bool hystart_enabled_ = true;
 
@@ -94,8 +117,7 @@ class Congestion {
     float k = 0;
     float w_max = 0;
     float w_est = 0;
-    float cwnd_prior = 0;         // for NewReno, too
-    float w_max_before = 0, cwnd_prior_before = 0;  // before the last loss
+    float w_max_before = 0;       // before the last loss
   };
   // Names of RFC 9406, 4.2. Times in nanoseconds: 32 bits hold 4 s, longer RTTs are clamped.
   struct HyStart {
@@ -107,7 +129,8 @@ class Congestion {
   };
   union {
     HyStart hystart_;  // while first_start_
-    Cubic cubic_;      // after it, unless the algorithm is BBR; NewReno uses cwnd_prior
+    Cubic cubic_;      // after it, with CUBIC and NewReno
+    Dctcp dctcp_;      // while the algorithm is DCTCP, which has no first_start_: marks end its slow start
     Bbr* bbr_;         // while the algorithm is BBR, which has no first_start_; owned
   };
 };

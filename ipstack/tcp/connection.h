@@ -281,6 +281,7 @@ class Connection {
   void handle_unacceptable(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void handle_reset(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void note_mark(const ip::TcpView& segment, uint8_t ecn) noexcept;
+  void change_echo() noexcept;
   void note_urgent(const ip::TcpView& segment) noexcept;
   void handle_data(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void take_data(Sequence sequence, Bytes data, bool goes_on, Nanoseconds now) noexcept;
@@ -357,6 +358,7 @@ class Connection {
   void tell_urgent(ip::TcpFields& fields) noexcept;
   void emit_reset(Segment& segment, Nanoseconds now) noexcept;
   void emit_syn(Segment& segment, Nanoseconds now) noexcept;
+  void emit_earlier_ack(Segment& segment, Nanoseconds now) noexcept;
   bool emit_lost(Segment& segment, uint32_t length_max, Nanoseconds now) noexcept;
   bool emit_new(Segment& segment, uint32_t length_max, Nanoseconds now) noexcept;
   bool emit_tail_probe(Segment& segment, Nanoseconds now) noexcept;
@@ -415,7 +417,7 @@ class Connection {
   bool tail_probed_ : 1 = false, tail_probe_resent_ : 1 = false;
   bool ecn_ : 1 = false;              // agreed in the handshake
   bool ecn_seen_ : 1 = false;         // a segment with ECT has arrived
-  bool echo_ : 1 = false;             // set ECE on each segment until CWR arrives
+  bool echo_ : 1 = false;             // set ECE on each segment: until CWR arrives, or with DCTCP until data arrives without a mark
   bool reduced_due_ : 1 = false;      // set CWR on the next new data
   bool duplicate_due_ : 1 = false;    // duplicate_ is to be reported (RFC 2883, DSACK)
   bool paced_ : 1 = false;            // only the pacer, until pace_at_, keeps data from leaving

@@ -50,7 +50,9 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   if (shut && snd_wnd_ != 0 && !reader_gone_) since_ = now;  // the window opened: the user timeout now waits for an acknowledgement
   if (recovery_ == Recovery::none && snd_una_ > recovery_end_) recovery_end_ = snd_una_ - 1;  // keeps it just below SND.UNA
   if (snd_una_ > reduced_end_ + 1u) reduced_end_ = snd_una_ - 1u;  // likewise
-  if (ecn_ && segment.has(ip::TcpFlags::kEce)) handle_echo(delivery, acked);
+  const bool echo = ecn_ && segment.has(ip::TcpFlags::kEce);
+  congestion_.handle_marks(acked, echo, snd_una_, snd_nxt_);
+  if (echo) handle_echo(delivery, acked);
   handle_delivery(segment, delivery, acked, repeats, duplicate_told, now);
   if (acked != 0) {
     restart_timers(now);

@@ -117,9 +117,9 @@ void Connection::take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept 
   // use ECN.
   const bool ece = segment.has(Flags::kEce), cwr = segment.has(Flags::kCwr);
   if (segment.has(Flags::kAck)) {
-    ecn_ = options_->ecn == Ecn::on && !syn_resent_ && ece && !cwr;
+    ecn_ = options_->ecn_wanted() == Ecn::on && !syn_resent_ && ece && !cwr;
   } else {
-    ecn_ = options_->ecn != Ecn::off && ece && cwr && state_ == State::listen;
+    ecn_ = options_->ecn_wanted() != Ecn::off && ece && cwr && state_ == State::listen;
   }
   heard_at_ = now;
 }

@@ -146,6 +146,13 @@ Info Connection::info(Nanoseconds now) const noexcept {
     info.bbr_inflight_shortterm = bbr.inflight_shortterm();
     info.bbr_inflight_longterm = bbr.inflight_longterm();
   }
+  if (congestion_.is_dctcp()) {
+    const Congestion::Dctcp& dctcp = congestion_.dctcp();
+    info.dctcp_ce_state = echo_;
+    info.dctcp_alpha = static_cast<uint32_t>(dctcp.alpha * 1024);
+    info.dctcp_ab_ecn = dctcp.bytes_marked;
+    info.dctcp_ab_tot = dctcp.bytes_acked;
+  }
   info.delivery_rate_app_limited = told_.rate_app_limited;
   info.busy_time = told_.busy;
   info.rwnd_limited = told_.rwnd_limited;

@@ -15,7 +15,8 @@ constexpr uint8_t kMarked = 3;  // CE
 bool Connection::predicted(const ip::TcpView& segment, uint8_t ecn) const noexcept {
   const ip::TcpOptions& options = segment.options;
   if ((segment.flags & ~Flags::kPsh) != Flags::kAck || segment.sequence != received_.next()) return false;
-  if (options.has_timestamps != stamps_ || options.sack_count != 0 || (ecn != 0 && ecn_ && (ecn == kMarked || !ecn_seen_))) return false;
+  if (options.has_timestamps != stamps_ || options.sack_count != 0) return false;
+  if (ecn != 0 && ecn_ && (ecn == kMarked || !ecn_seen_ || (echo_ && congestion_.is_dctcp()))) return false;
   if (stamps_ && static_cast<int32_t>(options.timestamp - ts_recent_) < 0) return false;
   if (received_.has_gaps() || fin_known_ || reader_gone_ || persisting_ || snd_wnd_ == 0 || segment.window == 0) return false;
   const bool calm = recovery_ == Recovery::none && forward_ == Forward::none && repeats_ == 0 && !tail_probed_ && !reordering_.in_round();
@@ -65,6 +66,7 @@ void Connection::take_acknowledgement(const ip::TcpView& segment, uint32_t acked
   if (snd_una_ > recovery_end_) recovery_end_ = snd_una_ - 1u;
   if (snd_una_ > reduced_end_ + 1u) reduced_end_ = snd_una_ - 1u;
   congestion_.handle_round_trip(snd_una_, snd_nxt_, delivery.rtt);
+  congestion_.handle_marks(acked, false, snd_una_, snd_nxt_);
   find_losses(false, {acked, delivery.bytes}, now);
   if (congestion_.is_bbr()) {
     update_model(delivery, now);

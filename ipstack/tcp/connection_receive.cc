@@ -148,16 +148,32 @@ void Connection::handle_reset(const ip::TcpView& segment, Nanoseconds now) noexc
   end(over ? Error::none : Error::reset);
 }
 
-// RFC 3168, 6.1.3: set ECE from a CE mark until CWR arrives.
+// RFC 3168, 6.1.3: set ECE from a CE mark until CWR arrives. RFC 8257, 3.2: with DCTCP, set ECE as long as data arrives marked.
 void Connection::note_mark(const ip::TcpView& segment, uint8_t ecn) noexcept {
   constexpr uint8_t kMarked = 3;
   if (ecn == 0 && !segment.has(Flags::kCwr)) return;
   if (!ecn_) return;
   if (ecn != 0) ecn_seen_ = true;
+  if (ecn == kMarked) ++shared_.counters.marks;
+  if (congestion_.is_dctcp()) {
+    if (ecn != 0 && echo_ != (ecn == kMarked)) change_echo();
+    return;
+  }
   if (segment.has(Flags::kCwr)) echo_ = false;
   if (ecn != kMarked) return;
-  ++shared_.counters.marks;
   echo_ = true;
+  ack_now_ = true;
+}
+
+// If the state changes again before the earlier ACK leaves, that ACK stays if it has ECE: no mark may go unheard.
+void Connection::change_echo() noexcept {
+  Congestion::Dctcp& dctcp = congestion_.dctcp();
+  if (unacknowledged_ != 0 && !(dctcp.earlier_ack_due && dctcp.earlier_echo)) {
+    dctcp.earlier_ack_due = true;
+    dctcp.earlier_echo = echo_;
+    dctcp.earlier_ack = rcv_nxt();
+  }
+  echo_ = !echo_;
   ack_now_ = true;
 }
 

@@ -8,8 +8,8 @@ namespace {
 using Flags = ip::TcpFlags;
 }  // namespace
 
-// Order: resets, the handshake, the tail loss probe, retransmissions, new data, window and keep-alive probes, then a pure ACK if no segment
-// carried it.
+// Order: resets, the handshake, DCTCP's earlier ACK, the tail loss probe, retransmissions, new data, window and keep-alive probes, then a
+// pure ACK if no segment carried it.
 bool Connection::poll_segment(Nanoseconds now, uint32_t length_max, Segment& segment) noexcept {
   if (next_segment(now, length_max, segment)) {
     count_out(segment, now);
@@ -32,6 +32,10 @@ bool Connection::next_segment(Nanoseconds now, uint32_t length_max, Segment& seg
   }
   if (is_synchronized(state_)) {
     held_back_ = paced_ = false;
+    if (congestion_.is_dctcp() && congestion_.dctcp().earlier_ack_due) {
+      emit_earlier_ack(segment, now);
+      return true;
+    }
     if (tail_probe_due_ && emit_tail_probe(segment, now)) return true;
     if (emit_lost(segment, length_max, now)) return true;
     const PathProbe probe = path_.is_active() ? emit_path_probe(segment, length_max, now) : PathProbe::none;
@@ -49,6 +53,18 @@ bool Connection::next_segment(Nanoseconds now, uint32_t length_max, Segment& seg
   if (!ack_now_) return false;
   begin_segment(segment, ack_sequence(), Flags::kAck, now);
   return true;
+}
+
+// RFC 8257, 3.2: acknowledges what arrived before the state of the marks changed, with the state of then. The ACK of the rest follows.
+void Connection::emit_earlier_ack(Segment& segment, Nanoseconds now) noexcept {
+  Congestion::Dctcp& dctcp = congestion_.dctcp();
+  dctcp.earlier_ack_due = false;
+  begin_segment(segment, ack_sequence(), Flags::kAck, now);
+  segment.fields.flags = static_cast<uint8_t>((segment.fields.flags & ~Flags::kEce) | (dctcp.earlier_echo ? Flags::kEce : 0));
+  segment.fields.acknowledgement = last_ack_sent_ = dctcp.earlier_ack;
+  const uint32_t window = rcv_edge_ > dctcp.earlier_ack ? rcv_edge_ - dctcp.earlier_ack : 0;
+  segment.fields.window = static_cast<uint16_t>(std::min<uint32_t>(window >> (scales_ ? our_scale_ : 0), 0xFFFF));
+  ack_now_ = true;
 }
 
 // SND.NXT, but within the peer's window. A probe or a window that shrank may have left SND.NXT beyond it, where the peer rejects an ACK. A
@@ -166,7 +182,7 @@ void Connection::emit_syn(Segment& segment, Nanoseconds now) noexcept {
   fields.sequence = iss_;
   fields.flags = Flags::kSyn;
   // RFC 3168, 6.1.1.1: some networks drop an ECN-setup SYN, so a retransmitted SYN does not ask.
-  if (!answers && options_->ecn == Ecn::on && !syn_sent_) fields.flags |= Flags::kEce | Flags::kCwr;
+  if (!answers && options_->ecn_wanted() == Ecn::on && !syn_sent_) fields.flags |= Flags::kEce | Flags::kCwr;
   if (answers && ecn_) fields.flags |= Flags::kEce;
   fields.window = static_cast<uint16_t>(std::min<uint32_t>(room(), 0xFFFF));
   ip::TcpOptions& options = fields.options;

@@ -71,6 +71,10 @@ struct Info {
   double bbr_pacing_gain = 0, bbr_cwnd_gain = 0;
   uint64_t bbr_bw_shortterm = 0;  // bytes per second, and bytes; ~0: no limit
   uint32_t bbr_inflight_shortterm = 0, bbr_inflight_longterm = 0;
+  // Fields of Linux's tcp_dctcp_info, 0 with other algorithms: whether data arrives marked, the estimated share of our own marked bytes in
+  // units of 1/1024, and the bytes of the present window.
+  bool dctcp_ce_state = false;
+  uint32_t dctcp_alpha = 0, dctcp_ab_ecn = 0, dctcp_ab_tot = 0;
   Nanoseconds busy_time = 0;     // time with data to send or in flight, including:
   Nanoseconds rwnd_limited = 0, sndbuf_limited = 0;
   uint32_t delivered = 0;        // includes SYN, FIN and needless retransmissions

@@ -16,8 +16,8 @@ enum class Ecn : uint8_t { off, passive, on };
 enum class MtuProbing : uint8_t { off, black_hole, on };
 
 // Congestion control. The numbers are indexes into kSocketCongestion (unet/socket_table.h), which has the names, and stay.
-enum class Algorithm : uint8_t { cubic, newreno, bbr };
-constexpr uint8_t kAlgorithmCount = static_cast<uint8_t>(Algorithm::bbr) + 1;
+enum class Algorithm : uint8_t { cubic, newreno, bbr, dctcp };
+constexpr uint8_t kAlgorithmCount = static_cast<uint8_t>(Algorithm::dctcp) + 1;
 
 constexpr uint16_t kMssMin = 88;  // a peer, or a path, that asks for less would make us send mostly headers
 
@@ -69,6 +69,8 @@ struct Options {
   uint8_t keep_alive_probes = 9;
   uint8_t challenges = 10;          // challenge ACKs per second (RFC 5961, 7)
 
+  // DCTCP needs marks, so a connection that begins with it asks for ECN, as Linux's does.
+  Ecn ecn_wanted() const noexcept { return congestion == Algorithm::dctcp ? Ecn::on : ecn; }
   bool operator==(const Options&) const = default;
 };
 

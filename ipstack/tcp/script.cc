@@ -132,6 +132,8 @@ class Runner {
       options_.congestion = value != 0 ? Algorithm::cubic : Algorithm::newreno;
     } else if (name == "bbr") {
       if (value != 0) options_.congestion = Algorithm::bbr;
+    } else if (name == "dctcp") {
+      if (value != 0) options_.congestion = Algorithm::dctcp;
     } else if (name == "ecn") {
       options_.ecn = static_cast<Ecn>(value);
     } else if (name == "mtu_probing") {

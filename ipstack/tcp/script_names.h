@@ -50,7 +50,7 @@ inline const std::map<std::string, PathError> kPathErrors{
 };
 
 inline const std::map<std::string, Algorithm> kAlgorithms{
-    {"newreno", Algorithm::newreno}, {"cubic", Algorithm::cubic}, {"bbr", Algorithm::bbr}};
+    {"newreno", Algorithm::newreno}, {"cubic", Algorithm::cubic}, {"bbr", Algorithm::bbr}, {"dctcp", Algorithm::dctcp}};
 
 inline const char* to_string(Algorithm algorithm) {
   const auto it = std::find_if(kAlgorithms.begin(), kAlgorithms.end(), [&](const auto& each) { return each.second == algorithm; });
@@ -71,7 +71,8 @@ inline const std::map<std::string, std::string (*)(const Info&)> kInfo{
     UNET_INFO(bbr_bw), UNET_INFO_TIME(bbr_min_rtt),
     UNET_INFO(retransmits), UNET_INFO(probes), UNET_INFO(backoff), UNET_INFO(timestamps), UNET_INFO(sack), UNET_INFO(syn_data),
     UNET_INFO(pacing_rate), UNET_INFO(max_pacing_rate), UNET_INFO(rcv_space), UNET_INFO(ecn),
-    UNET_INFO(ecn_seen), UNET_INFO(delivered_ce), UNET_INFO(window_scaling),
+    UNET_INFO(ecn_seen), UNET_INFO(delivered_ce),
+    UNET_INFO(dctcp_alpha), UNET_INFO(dctcp_ab_ecn), UNET_INFO(dctcp_ab_tot), UNET_INFO(window_scaling),
     UNET_INFO(snd_wscale), UNET_INFO(rcv_wscale), UNET_INFO(delivery_rate_app_limited), UNET_INFO(snd_mss), UNET_INFO(rcv_mss),
     UNET_INFO(advmss), UNET_INFO(unacked), UNET_INFO(sacked), UNET_INFO(lost), UNET_INFO(retrans), UNET_INFO(rcv_ssthresh),
     UNET_INFO(snd_ssthresh), UNET_INFO(snd_cwnd), UNET_INFO(reordering), UNET_INFO(total_retrans), UNET_INFO(bytes_acked),

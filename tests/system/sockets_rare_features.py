@@ -192,13 +192,13 @@ def is_on_the_wire(it, version, sender, flag):
 
 def test_marks_of_congestion():
     """A side that is asked for ECN accepts it. The receiver echoes CE to the sender (ECE), which confirms it (CWR). ipstack requests ECN
-    only if told to."""
+    only if told to, or for DCTCP, which the kernel's classic ECN understands."""
     with stage(UNETD, SCRIPT) as it, a_router_that_marks(it):
         # The side that requests ECN, the caller, and whether both agree.
-        for asks, caller, agreed in (("kernel", "b", 1), ("kernel", "a", 0), ("ours", "a", 1), ("ours", "b", 0)):
+        for asks, caller, agreed in (("kernel", "b", 1), ("kernel", "a", 0), ("marks", "a", 1), ("marks", "b", 0), ("dctcp", "a", 1)):
             sysctl(it.spaces["b"], "net.ipv4.tcp_ecn", 1 if asks == "kernel" else 2)
             for v in VERSIONS:
-                with it.ours(*["marks"] * (asks == "ours")) as ours, it.kernel() as kernel:
+                with it.ours(*[asks] * (asks != "kernel")) as ours, it.kernel() as kernel:
                     sides = {"a": ours, "b": kernel} if caller == "a" else {"a": kernel, "b": ours}
                     Play.port += 1
                     play_it = Play(it, sides, "b")

@@ -1,7 +1,7 @@
 // sockets_script.cc - makes the socket calls that it reads from standard input, on ipstack's sockets or the kernel's, and prints each
 // result in a line. Tests play scenes with it: results must be equal on both.
 //
-// Usage: sockets_script ours [marks]     on the NI $UNET_NI; marks: requests ECN
+// Usage: sockets_script ours [marks|dctcp]    on the NI $UNET_NI; marks: requests ECN; dctcp: by its congestion control
 //        sockets_script kernel
 //
 // A socket has a name. An answer is a number, or the name of an errno. Commands:
@@ -390,15 +390,16 @@ int main(int argc, char** argv) {
     Kernel kernel;
     return play(kernel);
   }
-  const bool marks = argc == 3 && std::string(argv[2]) == "marks";
-  if (argc != (marks ? 3 : 2) || std::string(argv[1]) != "ours") {
+  const std::string asks = argc == 3 ? argv[2] : "";
+  if ((argc != 2 && asks != "marks" && asks != "dctcp") || std::string(argv[1]) != "ours") {
     std::fprintf(stderr, "sockets_script: see the head of its source\n");
     return 2;
   }
   auto context = unet::Context::open();
   if (!context) return std::printf("%s\n", context.error().text.c_str()), 1;
   unet::sockets::SocketsOptions options;
-  if (marks) options.stack.tcp.ecn = unet::tcp::Ecn::on;
+  if (asks == "marks") options.stack.tcp.ecn = unet::tcp::Ecn::on;
+  if (asks == "dctcp") options.stack.tcp.congestion = unet::tcp::Algorithm::dctcp;
   auto sockets = unet::sockets::Sockets::open(*context, options);
   if (!sockets) return std::printf("%s\n", sockets.error().text.c_str()), 1;
   return play(**sockets);
