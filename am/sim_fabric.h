@@ -13,6 +13,8 @@
 
 #include "am/absence.h"
 #include "am/flow.h"
+#include "unet/base/sim_switches.h"
+#include "unet/base/sim_traffic.h"
 #include "unet/base/simulator.h"
 
 namespace unet::am::sim {
@@ -92,28 +94,15 @@ class Side final : public SimNode {
   std::array<Content, kSequenceWindow> sent_{}, kept_{};
 };
 
-// Switches of a fat tree with two levels. Each leaf has a link to each spine, and a flow keeps to one random spine (ECMP).
-struct Tree {
-  uint32_t leaf = 0;                   // nodes of a leaf; 0: one switch joins all nodes
-  uint32_t spines = 1;                 // fewer than `leaf`: the links between switches are oversubscribed
-  uint64_t buffer = 0;                 // bytes that the ports of a switch share: each may have as many as are free
-};
-
-// Flows between nodes. Each node has one link to a switch. The way through two links has the delay and the faults of `wire`.
+// Flows between nodes.
 class Network : public Simulator {
  public:
-  Network(uint32_t nodes, const SimLinkOptions& wire, uint64_t seed, const Tree& tree = {})
-      : Simulator(seed), tree_(tree), desks_(nodes), cut_(nodes, false) {
-    SimLinkOptions down = wire;
-    down.delay /= 2;
-    up_.assign(nodes, SimLink(*this, {.delay = down.delay, .bits_per_second = wire.bits_per_second}));
-    down_.assign(nodes, SimLink(*this, down));
-    if (tree_.leaf != 0) plant(nodes, down);
-  }
+  Network(uint32_t nodes, const SimLinkOptions& wire, uint64_t seed, const SimTree& tree = {})
+      : Simulator(seed), switches_(*this, nodes, wire, tree), desks_(nodes), cut_(nodes, false) {}
 
   // Makes a flow between two nodes and returns its index. Flow i has sides 2i and 2i + 1.
   size_t connect(uint32_t a, uint32_t b, const FlowOptions& options, const FlowOptions& other) {
-    spine_of_.push_back(tree_.leaf == 0 ? 0 : static_cast<uint32_t>(below(tree_.spines)));
+    spine_of_.push_back(switches_.draw_spine());
     for (const auto& [node, each] : {std::pair(a, options), std::pair(b, other)}) {
       add(*sides_.emplace_back(std::make_unique<Side>(*this, sides_.size(), each)));
       nodes_.push_back(node);
@@ -124,13 +113,7 @@ class Network : public Simulator {
   void cut(uint32_t node, bool is_cut) { cut_[node] = is_cut; }
   // Gives a node a worker, which all its sides share. Call it before anything is sent.
   void employ(uint32_t node, const Worker& worker) { desks_[node].worker = worker; }
-  uint64_t lost_in_queues() const noexcept {
-    uint64_t lost = lost_at_desks_;
-    for (const auto* links : {&down_, &to_spine_, &from_spine_}) {
-      for (const SimLink& link : *links) lost += link.queue_drops();
-    }
-    return lost;
-  }
+  uint64_t lost_in_queues() const noexcept { return lost_at_desks_ + switches_.queue_drops(); }
   // Stops a side's polling until wake(). `sends`: it still sends once, if it has packets to send.
   void pause(size_t flow, size_t which, bool sends) {
     side(flow, which).watch();
@@ -165,41 +148,7 @@ class Network : public Simulator {
     Side& to = *sides_[from.index_ ^ 1];
     const uint32_t a = nodes_[from.index_], b = nodes_[to.index_];
     if (cut_[a] || cut_[b]) return;
-    const Nanoseconds at_switch = up_[a].transmit(now(), packet.bytes) + up_[a].options.delay;
-    if (tree_.leaf != 0) return at(at_switch, [this, a, b, &to, packet] { climb(a, b, to, packet); });
-    down_[b].send(at_switch, packet.bytes, [this, &to, packet](bool) { arrive(to, packet); });
-  }
-  // Makes the links between switches, and lists the ports of each switch: of leaves, then of spines.
-  void plant(uint32_t nodes, const SimLinkOptions& link) {
-    const uint32_t leaves = (nodes + tree_.leaf - 1) / tree_.leaf;
-    to_spine_.assign(size_t{leaves} * tree_.spines, SimLink(*this, link));
-    from_spine_ = to_spine_;
-    ports_.resize(leaves + tree_.spines);
-    for (uint32_t node = 0; node < nodes; ++node) ports_[node / tree_.leaf].push_back(&down_[node]);
-    for (uint32_t i = 0; i < to_spine_.size(); ++i) {
-      ports_[i / tree_.spines].push_back(&to_spine_[i]);
-      ports_[leaves + i % tree_.spines].push_back(&from_spine_[i]);
-    }
-  }
-  // Sends a packet from the leaf of node `a` to node `b`.
-  void climb(uint32_t a, uint32_t b, Side& to, const Packet& packet) {
-    const uint32_t from = a / tree_.leaf, last = b / tree_.leaf;
-    const auto fall = [this, last, b, &to, packet] { pass(last, down_[b], packet, [this, &to, packet] { arrive(to, packet); }); };
-    if (from == last) return fall();
-    const uint32_t leaves = static_cast<uint32_t>(ports_.size()) - tree_.spines;
-    const uint32_t spine = spine_of_[to.index_ / 2];
-    pass(from, to_spine_[from * tree_.spines + spine], packet, [this, last, leaves, spine, packet, fall] {
-      pass(leaves + spine, from_spine_[last * tree_.spines + spine], packet, fall);
-    });
-  }
-  template <typename Then>
-  void pass(size_t at_switch, SimLink& link, const Packet& packet, Then then) {
-    if (tree_.buffer != 0) {
-      double used = 0;
-      for (const SimLink* port : ports_[at_switch]) used += port->waiting(now());
-      link.options.queue = static_cast<uint64_t>(std::max(1.0, static_cast<double>(tree_.buffer) - used));
-    }
-    link.send(now(), packet.bytes, [then](bool) { then(); });
+    switches_.send(a, b, spine_of_[from.index_ / 2], packet.bytes, [this, &to, packet](bool) { arrive(to, packet); });
   }
   void arrive(Side& to, const Packet& packet) {
     Desk& desk = desks_[nodes_[to.index_]];
@@ -241,14 +190,12 @@ class Network : public Simulator {
     at(now() + desk.worker.handling + stop, [this, &desk] { serve(desk); });
   }
 
-  Tree tree_;
-  std::vector<SimLink> up_, down_, to_spine_, from_spine_;  // between switches: by leaf, then by spine
-  std::vector<std::vector<SimLink*>> ports_;                // of each switch
+  SimSwitches switches_;
   std::vector<Desk> desks_;
   std::vector<bool> cut_;
   std::vector<std::unique_ptr<Side>> sides_;
   std::vector<uint32_t> nodes_;        // of each side
-  std::vector<uint32_t> spine_of_;     // of each flow, drawn at random: flows may collide on a link
+  std::vector<uint32_t> spine_of_;     // of each flow
   uint64_t lost_at_desks_ = 0;
 };
 
@@ -350,12 +297,6 @@ struct Incast {
 
 constexpr SimLinkOptions kIncastWire{.delay = 4 * kMicrosecond, .bits_per_second = 100e9};
 constexpr uint64_t kIncastQueue = 1024;  // requests that may wait for the receiver's link
-
-inline Nanoseconds percentile(std::vector<Nanoseconds> of, double share) {
-  if (of.empty()) return 0;
-  std::sort(of.begin(), of.end());
-  return of[static_cast<size_t>(share * static_cast<double>(of.size() - 1))];
-}
 
 // `bytes` are those of each request. A seed always gives the same figures.
 inline Incast incast(uint32_t senders, uint32_t bytes, uint64_t seed, double loss = 0, const Worker& receiver = {},

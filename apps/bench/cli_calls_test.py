@@ -55,13 +55,14 @@ def one_core():
 
 
 def traffic():
-    """Three patterns with two loads on three simulated networks: goodput, p99 and fairness of each."""
-    rows, err = measured("am-traffic", "--size", "8")
-    require(len(rows) == 54, f"am-traffic: {len(rows)} rows: {err}")
-    for row in rows:
-        what = row["metric"].partition("_")[0]
-        least, greatest = {"goodput": (1, 12.5), "p99": (4_000, 2e6), "fairness": (0.5, 1)}[what]
-        require(least <= row["p50"] <= greatest, f"am-traffic: {row}")
+    """Three patterns with two loads on each simulated network: goodput, p99 and fairness, and what the simulation costs."""
+    bounds = {"goodput": (1, 12.5), "p99": (4_000, 2e6), "fairness": (0.3, 1), "simulator_events": (1e4, 1e9), "simulator_memory_per_node": (1e3, 1e8)}
+    for bench, paths in (("am-traffic", 3), ("tcp-traffic", 5)):
+        rows, err = measured(bench, "--size", "8")
+        require(len(rows) == paths * 20, f"{bench}: {len(rows)} rows: {err}")
+        for row in rows:
+            least, greatest = next(bounds[what] for what in bounds if row["metric"].startswith(what))
+            require(least <= row["p50"] <= greatest, f"{bench}: {row}")
 
 
 def parts_and_scale():

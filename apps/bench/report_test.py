@@ -76,7 +76,9 @@ def round_of(noise, slower=1.0):
     rows += [record("rate", "local", size, 2e7 * noise(), "msg/s") for size in (8, 48)]
     rows += [record("endpoints", "local", 8, 200 * noise(), metric=f"rtt_{count}_idle") for count in (0, 16, 4096)]
     rows += [record("am-rtt", "am-local", size, 300 * noise(), metric=metric) for size in (8, 1024) for metric in ("rtt_short", "rtt_long")]
-    rows += [record("am-traffic", path, 8, 11 * noise(), "GB/s", metric="goodput_incast_load_90%") for path in ("sim-switch", "sim-tree")]
+    rows += [record(bench, path, 8, 11 * noise(), "GB/s", metric="goodput_incast_load_90%")
+             for bench, path in (("am-traffic", "sim-switch"), ("am-traffic", "sim-tree"), ("tcp-traffic", "tcp-sim-tree"))]
+    rows += [record("tcp-traffic", "tcp-sim-tree", 8, 3e6 * noise(), "events/s", metric="simulator_events")]
     rows += [record("logp", "am-local", 8, value * noise(), metric=metric) for metric, value in (("L", 90), ("o_send", 30), ("o_recv", 40))]
     rows += [record("splitc", "splitc-direct", 8, 80 * noise(), metric="read"),
              record("kernels", "direct", 2, 5e8 * noise(), metric="cg", baseline="serial", ratio=1.8)]

@@ -83,7 +83,7 @@ INCLUDE_TABLE[:0] = [
     ("apps/bench/workloads", ["unet"] + BENCH_ROOMS[:3]),
     ("apps/bench/rivals", []),
     ("apps/bench/paths", ["unet", "ni", "drivers", "am", "ipstack", "apps/*.h", "apps/bench/rivals"] + BENCH_ROOMS[:4]),
-    ("apps/bench/benchmarks", ["unet", "am"] + BENCH_ROOMS[:4]),
+    ("apps/bench/benchmarks", ["unet", "am", "ipstack/tcp"] + BENCH_ROOMS[:4]),
     ("apps/bench/programs", ["unet", "am", "apps/bench/benchmarks"] + BENCH_ROOMS[:4]),
     ("apps/bench/two_hosts", ["unet"] + BENCH_ROOMS[:2]),
     ("apps/bench/plot", ["unet"] + BENCH_ROOMS[:2]),

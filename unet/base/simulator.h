@@ -50,8 +50,9 @@ class Simulator {
   Simulator& operator=(const Simulator&) = delete;
 
   Nanoseconds now() const noexcept { return now_; }
-  // The number of instants at which something happened.
+  // The number of instants at which something happened, and of events made.
   uint64_t steps() const noexcept { return steps_; }
+  uint64_t events() const noexcept { return made_; }
 
   // ---- random numbers
   uint64_t random() { return random_(); }
@@ -166,7 +167,7 @@ class SimLink {
       arrival += std::max(transmit(time, bytes), stalled_until_);
       if (options.in_order) arrival = std::max(arrival, last_arrival_);
       last_arrival_ = arrival;
-      simulator_->at(arrival, [each = copies == 1 ? std::move(arrive) : arrive, marked] { each(marked); });
+      simulator_->at(arrival, [each = copies == 1 ? std::move(arrive) : arrive, marked]() mutable { each(marked); });
     }
     return true;
   }

@@ -76,6 +76,7 @@ struct Benchmark {
 const std::vector<Benchmark>& all_benchmarks();
 // Its parts: messages, sockets and Active Messages; calls.
 std::vector<Benchmark> message_benchmarks();
+std::vector<Benchmark> simulated_benchmarks();
 std::vector<Benchmark> call_benchmarks();
 
 // nullptr when there is none of this name.

@@ -45,10 +45,10 @@ Records measure_techniques(Session&, const Benchmark&, uint32_t size, const Path
 // Each access of Split-C, beside the limit of its own kind.
 Records measure_splitc(Session&, const Benchmark&, uint32_t size, const PathIndices& paths, const MeasureOptions&);
 
-// am-traffic, which needs no session: `sizes` are numbers of nodes.
+// am-traffic and tcp-traffic, which need no session: `sizes` are numbers of nodes.
 Records measure_traffic(const Benchmark&, const std::vector<PathInfo>& paths, const std::vector<uint32_t>& sizes, const MeasureOptions&);
 
-// The path of am-incast, and those of am-traffic and fibers.
+// The path of am-incast, and those of am-traffic, tcp-traffic and fibers.
 void add_incast(Paths& paths);
 void add_traffic(Paths& paths);
 void add_fibers(Paths& paths);

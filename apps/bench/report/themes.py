@@ -91,9 +91,11 @@ def category(row):
 
 
 def traffic(report):
-    titles = {"goodput": "What a receiver handles", "p99": "99th percentile of requests, from when they are due", "fairness": "Jain's index of flows"}
+    titles = {"goodput": "What a receiver handles", "p99": "99th percentile of requests, from when they are due", "fairness": "Jain's index of flows",
+              "simulator_events": "Events of the simulator per second", "simulator_memory": "Memory of the simulator per node"}
     notes = {"p99": "A request that still waits at the end counts with its age: where goodput is below the load, p99 would grow with the time simulated."}
-    return [dots(f"traffic-{kind}", title, report.select("am-traffic", metric=lambda name, kind=kind: name.startswith(kind)),
+    rows = report.select("am-traffic") + report.select("tcp-traffic")
+    return [dots(f"traffic-{kind}", title, [row for row in rows if row.metric.startswith(kind)],
                  lambda row: f"{row.metric.partition('_')[2].replace('_', ' ')}, {row.size} nodes", lambda row: row.path, note=notes.get(kind, ""))
             for kind, title in titles.items()]
 
@@ -239,9 +241,10 @@ THEMES = [
     Theme("endpoints", "Endpoints and peers", "What is added costs memory, but should cost an active pair no time.",
           ["endpoints", "am-peers"], endpoints),
     Theme("loss", "Loss", "A program in the kernel drops or delays frames of one cable, for every path alike.", ["am-loss", "tcp-loss"], losses),
-    Theme("traffic", "Traffic", "Patterns of Active Messages on simulated networks of 100 Gbit/s: one switch, and fat trees with ECMP and shared buffers. "
-          "The simulation leaves out the time of hosts, receive buffers, queues of network cards, headers and replies. Packets are lost only at full queues.",
-          ["am-traffic"], traffic),
+    Theme("traffic", "Traffic", "Patterns of Active Messages and of TCP on simulated networks of 100 Gbit/s: one switch, and fat trees with ECMP and shared "
+          "buffers. TCP is that of our sockets, with ECN marks above 128 KiB in a port's queue (CUBIC, DCTCP), or with drops alone (CUBIC); Active Messages follow delay. "
+          "The simulation leaves out the time of hosts, queues of network cards, receive buffers that fill, and Active Messages' headers and replies. "
+          "Packets are lost only at full queues.", ["am-traffic", "tcp-traffic"], traffic),
     Theme("am", "Active Messages", "A request names a handler of the receiver, which may reply.", ["am-rtt", "am-store", "am-get"], active_messages),
     Theme("logp", "LogP", "Latency, overheads and gaps of short messages, after Culler, Liu, Martin and Yoshikawa (1996).", ["logp"], logp),
     Theme("splitc", "Split-C", "Access to the memory of another rank, and whole programs.", ["splitc", "kernels"], split_c),

@@ -13,8 +13,8 @@ def in_unit(value, unit):
         size = abs(value)
         return (value, "ns") if size < 999.5 else (value / 1e3, "us") if size < 999.5e3 else \
             (value / 1e6, "ms") if size < 999.5e6 else (value / 1e9, "s")
-    if unit in ("msg/s", "words/s", "conn/s", "req/s"):
-        what = {"msg/s": "", "words/s": " words", "conn/s": " conn.", "req/s": " req."}[unit]
+    if unit in ("msg/s", "words/s", "events/s", "conn/s", "req/s"):
+        what = {"msg/s": "", "words/s": " words", "events/s": " events", "conn/s": " conn.", "req/s": " req."}[unit]
         return (value / 1e3, f"k{what}/s") if value < 99.95e3 else (value / 1e6, f"M{what}/s")
     if unit == "GB/s" and abs(value) < 0.0995:
         return value * 1e3, "MB/s"

@@ -32,6 +32,8 @@ void add_unique(std::vector<T>& list, const T& item) {
   if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
 }
 
+bool is_traffic(const Record& record) { return record.bench == "am-traffic" || record.bench == "tcp-traffic"; }
+
 // The name of a table row: the path; in `endpoints` also the number of idle endpoints.
 std::string row_name(const Record& record) {
   if (record.metric == kOwnMessages) return record.path + ", messages";
@@ -46,7 +48,7 @@ std::string row_name(const Record& record) {
   if (record.bench == "tasks") return record.path + ", " + record.metric;
   if (record.bench == "sockets") return record.metric;
   if (record.bench == "mpi") return record.metric + (record.size != 0 ? ", " + format_size(record.size) : "");
-  if (record.bench == "am-traffic" || record.bench == "rpc-scale" || record.bench == "ports" || record.bench == "fabric") {
+  if (is_traffic(record) || record.bench == "rpc-scale" || record.bench == "ports" || record.bench == "fabric") {
     return record.path + ", " + record.metric;
   }
   if (record.bench == "many" || record.bench == "rpc-bindings") return record.path + ", " + std::to_string(record.size) + " idle";
@@ -61,7 +63,7 @@ std::string column_name(const Record& record) {
   if (record.bench == "sockets" || record.bench == "mpi") return record.path;
   if (record.bench == "kernels") return "P = " + std::to_string(record.size);
   if (record.bench == "tasks") return std::to_string(record.size) + " hosts";
-  if (record.bench == "am-traffic") return std::to_string(record.size) + " nodes";
+  if (is_traffic(record)) return std::to_string(record.size) + " nodes";
   if (record.bench == "connections") return std::to_string(record.size) + " under way";
   if (record.bench == "rpc-scale") return "T = " + std::to_string(record.size);
   if (record.bench == "ipc-techniques") return record.metric + ", " + format_size(record.size);
@@ -115,7 +117,7 @@ std::string compared_with(const Record& record) {
   if (record.bench == "am-incast") return "goodput over the receiver's link, and p99 over one request alone";
   if (record.bench == "many") return "round trips over none idle; memory over the kernel's, busy polling";
   if (record.bench == "tasks") return "ratio to one host after another";
-  if (record.bench == "am-traffic") return record.baseline.empty() ? "" : "goodput over the receivers' links";
+  if (is_traffic(record)) return record.baseline.empty() ? "" : "goodput over the receivers' links";
   if (record.bench == "engines") return "ratio to one engine with one port";
   if (record.baseline == kOwnMessages) return "ratio to messages of the same size over the same path";
   if (record.baseline == kWholeWire) return "ratio to the same path's goodput without loss";
@@ -185,7 +187,7 @@ std::string format_value(double value, const std::string& unit) {
     return three_digits(value / 1e6) + " ms";
   }
   if (unit == "msg/s" && value < 99.95e3) return three_digits(value / 1e3) + " k/s";
-  if (unit == "msg/s" || unit == "words/s") return three_digits(value / 1e6) + " M/s";
+  if (unit == "msg/s" || unit == "words/s" || unit == "events/s") return three_digits(value / 1e6) + " M/s";
   if (unit == "conn/s" || unit == "req/s") return three_digits(value / 1e3) + " k/s";
   if (unit == "GB/s" && value < 0.0995) return three_digits(value * 1e3) + " MB/s";
   if (unit == "s/GB" && value < 0.9995) return three_digits(value * 1e3) + " ms/GB";
