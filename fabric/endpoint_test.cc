@@ -2,7 +2,6 @@
 #include <catch2/catch.hpp>
 
 #include <atomic>
-#include <filesystem>
 #include <string_view>
 #include <thread>
 
@@ -470,36 +469,6 @@ TEST_CASE("a child of fork() that closes its copies leaves the parent's descript
     pollfd on{descriptor, POLLIN, 0};
     REQUIRE(::poll(&on, 1, 10'000) == 1);
   });
-}
-
-TEST_CASE("a message arrives over a wire that loses frames though only its receiver polls") {
-  char directory[] = "/tmp/unet-fabric-XXXXXX";
-  REQUIRE(::mkdtemp(directory) != nullptr);
-  const std::string wire = std::string("dpdk:net_memif0,socket=") + directory + "/memif,mac=02:00:00:00:00:0";
-  {
-    const TestDaemon left(nullptr, {"--host", "left", "--port", "faulty:loss=30%,seed=7 / " + wire + "1,role=server"});
-    const TestDaemon right(nullptr, {"--host", "right", "--port", wire + "2,role=client,wait_link=30s"});
-    ::setenv("UNET_NI", left.ni(), 1);
-    Side sender;
-    ::setenv("UNET_NI", right.ni(), 1);
-    Side receiver;
-    const fi_addr_t to = sender.know(receiver);
-    for (uint64_t tag = 0; tag < 20; ++tag) {
-      char byte = 0;
-      fi_cq_tagged_entry entry{};
-      ssize_t read = -FI_EAGAIN;
-      const Nanoseconds end = monotonic_now() + 30 * kSecond;
-      REQUIRE(fi_trecv(receiver.endpoint, &byte, 1, nullptr, FI_ADDR_UNSPEC, tag, 0, nullptr) == 0);
-      REQUIRE(fi_tinject(sender.endpoint, "x", 1, to, tag) == 0);
-      while (read == -FI_EAGAIN && monotonic_now() < end) {
-        if (tag == 0) fi_cq_read(sender.queue, nullptr, 0);  // opens the channel
-        read = fi_cq_read(receiver.queue, &entry, 1);
-      }
-      REQUIRE(read == 1);
-      REQUIRE(byte == 'x');
-    }
-  }
-  std::filesystem::remove_all(directory);
 }
 
 TEST_CASE("a reader that sleeps is woken by a message") {

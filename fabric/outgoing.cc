@@ -116,7 +116,7 @@ bool Outgoing::is_there(const Operation& operation) noexcept {
 bool Outgoing::push(uint32_t token, Operation& operation) {
   const size_t length = operation.buffer.size();
   while (operation.sent < length && is_there(operation)) {
-    const size_t piece = std::min<size_t>(kPieceBytes, length - operation.sent);
+    const size_t piece = std::min<size_t>(operation.peer->part_max(), length - operation.sent);
     const MutableBytes room = endpoint_.reserve_now(operation.peer->index, static_cast<uint32_t>(piece), 3);
     if (room.empty()) return false;
     operation.buffer.read(operation.sent, room.first(piece));

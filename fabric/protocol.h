@@ -51,7 +51,6 @@ struct MessageFlags {
 
 // Most words of a message that fits one cache line of a local channel.
 constexpr uint32_t kLineWords = 10;
-constexpr uint32_t kPieceBytes = 16 * 1024;
 
 enum class Answer : uint32_t {
   accepted = 0,

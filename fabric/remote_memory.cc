@@ -89,7 +89,7 @@ ssize_t RemoteMemory::write(const RemoteCall& call) {
   const size_t length = from.size();
   if (!call.is_silent && !queues_.writes.has_room(call.flags)) return -FI_EAGAIN;
   if (call.peer->is_self) return write_to_self(call, length);
-  const bool is_early = length <= kEagerMax;
+  const bool is_early = length <= call.peer->part_max();
   uint32_t token = 0;
   const Outgoing::Operation* const operation = begin(call, is_early ? std::span<const iovec>() : call.pieces, token);
   if (operation == nullptr) return -FI_EAGAIN;
@@ -182,7 +182,7 @@ void RemoteMemory::on_read(am::Token& token, void* context) {
   const MutableBytes from = memory.part(key, token.wide(2), length, FI_REMOTE_READ, region);
   if (region == nullptr) return refuse(token, fetch);
   if (memory.queues_.peer_reads.counter != nullptr) memory.queues_.peer_reads.counter->add(true);
-  if (length <= kEagerMax) {
+  if (length <= peer->part_max()) {
     token.reply_medium(Handlers::kPiece, from, std::array{fetch, 0u, 0u});
   } else if ((token.argument(0) & MessageFlags::kPieces) == 0) {
     token.reply_short(Handlers::kGranted, Words{fetch}.wide(reinterpret_cast<uintptr_t>(from.data())));

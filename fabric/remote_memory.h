@@ -1,7 +1,7 @@
 // remote_memory.h - reads, writes and atomic operations on the registered memory of peers; used by Endpoint.
 //
 // The process that has the memory does all of it, when it polls: it alone knows its regions. Up to 16 KiB travel with the request or the
-// answer. More are copied from the other process's memory, or sent in pieces.
+// answer, 4 KiB over a wire. More are copied from the other process's memory, or sent in pieces.
 #pragma once
 
 #include "fabric/atomic_operation.h"

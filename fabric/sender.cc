@@ -48,7 +48,7 @@ ssize_t Sender::send(const SendCall& call) {
   const uint32_t data_words = (call.flags & FI_REMOTE_CQ_DATA) == 0 ? 0 : call.data >> 32 != 0 ? 2 : 1;
   const size_t room = (kLineWords - 1 - (call.is_tagged ? 2 : 0) - data_words) * sizeof(uint32_t);
   if (length <= room && !answered) return send_line(call, length);
-  if (length <= kEagerMax && peer.pace == Pace::early) return send_eager(call, length, answered);
+  if (length <= peer.part_max() && peer.pace == Pace::early) return send_eager(call, length, answered);
   return send_ready(call, length);
 }
 
