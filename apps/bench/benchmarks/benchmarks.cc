@@ -481,7 +481,8 @@ std::vector<Benchmark> message_benchmarks() {
            "mpirun starts two ranks, each on its core, on every path in turn, and eight ranks that share both cores. latency: half a\n"
            "round trip of 8 B. bandwidth, rate: 64 messages under way. allreduce: of doubles; allreduce_crowded: by eight ranks. mm,\n"
            "ssort, rsort, cg: the kernels by MPI with two ranks (apps/kernels/mpi). Ratio: over vader in the same repetition; ours has\n"
-           "another record over UCX. --seconds is for each figure.",
+           "another record over UCX. mpi-xdp and mpi-tcp-veth: two ranks in two network namespaces, which needs root; ours over tcp.\n"
+           "--seconds is for each figure.",
        .metric = "latency",
        .unit = "as each figure says"},
       {.name = "fibers",

@@ -13,6 +13,7 @@
 #include "apps/bench/machine/command.h"
 #include "apps/bench/machine/daemon.h"
 #include "apps/bench/machine/end_signals.h"
+#include "apps/bench/programs/mpi_hosts.h"
 #include "apps/bench/programs/mpirun_command.h"
 #include "apps/bench/programs/output.h"
 #include "apps/bench/programs/readings.h"
@@ -23,7 +24,7 @@ namespace {
 
 using MpiWords = std::vector<std::string>;
 
-constexpr const char* kMpiUnet = "mpi-unet";
+constexpr const char *kMpiUnet = "mpi-unet", *kMpiXdp = "mpi-xdp", *kMpiTcpVeth = "mpi-tcp-veth";
 constexpr uint32_t kPair = 2, kCrowd = 8;  // ranks
 
 struct Transport {
@@ -33,6 +34,7 @@ struct Transport {
   MpiWords settings;  // of Open MPI, without the prefix OMPI_MCA_
   const char* baseline = "mpi-vader";
   MpiWords more_baselines = {};
+  bool between_hosts = false;  // two ranks, each in a network namespace of its own
 };
 const std::vector<Transport>& transports() {
   static const std::vector<Transport> all = {
@@ -51,6 +53,18 @@ const std::vector<Transport>& transports() {
        .what = "Open MPI over UCX",
        .settings = {"pml=ucx", "pml_ucx_tls=any", "pml_ucx_devices=any"}},
       {.path = "mpi-tcp", .kind = Kind::kernel, .what = "Open MPI over TCP on loopback", .settings = {"pml=ob1", "btl=tcp,self"}},
+      {.path = kMpiXdp,
+       .kind = Kind::ours,
+       .what = "Open MPI over our provider between two namespaces, an embedded NI on AF_XDP in each rank",
+       .settings = {"pml=cm", "mtl=ofi", "mtl_ofi_provider_include=unet"},
+       .baseline = kMpiTcpVeth,
+       .between_hosts = true},
+      {.path = kMpiTcpVeth,
+       .kind = Kind::kernel,
+       .what = "Open MPI over TCP between these namespaces, on a veth pair with its offloads",
+       .settings = {"pml=ob1", "btl=tcp,self"},
+       .baseline = "",
+       .between_hosts = true},
   };
   return all;
 }
@@ -93,6 +107,7 @@ class MpiMeasurement {
   void each_path(uint32_t repetition, uint32_t ranks, const MpiWords& program, Parse parse) {
     for (const PathInfo& path : paths_) {
       if (end_wanted()) return;
+      if (ranks > kPair && transport_of(path.name).between_hosts) continue;
       const auto figures = start(path.name, ranks, program).and_then(parse);
       if (!figures) readings_.leave_out(path.name, figures.error().text);
       for (const ProgramFigure& figure : figures.value_or(std::vector<ProgramFigure>{})) readings_.add(figure, path.name, repetition);
@@ -100,14 +115,25 @@ class MpiMeasurement {
   }
 
   Result<std::string> start(const std::string& path, uint32_t ranks, const MpiWords& program) {
-    MpiWords command{"env"};
-    for (const std::string& setting : transport_of(path).settings) command.push_back("OMPI_MCA_" + setting);
-    if (path == kMpiUnet) {
-      const auto environment = of_provider();
+    const Transport& transport = transport_of(path);
+    MpiWords command, launch = mpirun_command(ranks, cores_, geteuid() == 0);
+    if (transport.between_hosts) {
+      if (!hosts_) hosts_.emplace(MpiHosts::create());
+      if (!*hosts_) return tl::unexpected(hosts_->error());
+      const MpiHosts& hosts = ***hosts_;
+      command = hosts.enter_first();
+      const MpiWords options = hosts.options(), choice = path == kMpiXdp ? hosts.choose_ni() : MpiWords{};
+      launch.insert(launch.begin() + 1, options.begin(), options.end());
+      launch.insert(launch.end(), choice.begin(), choice.end());
+    }
+    command.push_back("env");
+    for (const std::string& setting : transport.settings) command.push_back("OMPI_MCA_" + setting);
+    if (transport.kind == Kind::ours) {
+      const auto environment = path == kMpiUnet ? of_provider() : provider_environment("");  // each rank there has an NI of its own
       if (!environment) return tl::unexpected(environment.error());
       command.insert(command.end(), environment->begin(), environment->end());
     }
-    for (const std::string& word : mpirun_command(ranks, cores_, geteuid() == 0)) command.push_back(word);
+    command.insert(command.end(), launch.begin(), launch.end());
     command.insert(command.end(), program.begin(), program.end());
     return run_command(command);
   }
@@ -126,6 +152,7 @@ class MpiMeasurement {
   const CorePair cores_;
   const MeasureOptions& options_;
   std::optional<Daemon> daemon_;
+  std::optional<Result<std::unique_ptr<MpiHosts>>> hosts_;
   Readings readings_;
 };
 
@@ -133,7 +160,8 @@ class MpiMeasurement {
 
 void add_mpi_paths(Paths& paths) {
   for (const Transport& each : transports()) {
-    std::string setting = "a core for each of two ranks; eight ranks share both and yield";
+    std::string setting = "a core for each of two ranks";
+    if (!each.between_hosts) setting += "; eight ranks share both and yield";
     for (const std::string& word : each.settings) setting += "; " + word;
     paths.push_back(std::make_unique<PathWithoutSession>(PathInfo{.name = each.path,
                                                        .kind = each.kind,

@@ -12,7 +12,7 @@ std::vector<std::string> mpirun_command(uint32_t ranks, const CorePair& cores, b
   if (ranks > count) {
     command.insert(command.end(), {"taskset", "-c", a + "," + b});
   } else {
-    const std::string choose = "case $OMPI_COMM_WORLD_LOCAL_RANK in 0) core=" + a + ";; *) core=" + b + ";; esac";
+    const std::string choose = "case $OMPI_COMM_WORLD_RANK in 0) core=" + a + ";; *) core=" + b + ";; esac";
     command.insert(command.end(), {"sh", "-c", choose + "; exec taskset -c $core \"$@\"", "rank"});
   }
   return command;

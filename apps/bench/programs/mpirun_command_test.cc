@@ -25,7 +25,7 @@ bool yields(const Command& command) {
 
 // The cores that this rank may run on, as the kernel says.
 std::vector<int> cores_of_rank(const Command& command, uint32_t rank) {
-  Command alone{"env", "OMPI_COMM_WORLD_LOCAL_RANK=" + std::to_string(rank)};
+  Command alone{"env", "OMPI_COMM_WORLD_RANK=" + std::to_string(rank)};
   alone.insert(alone.end(), rank_part(command), command.end());
   alone.insert(alone.end(), {"sed", "-n", "s/^Cpus_allowed_list:[[:space:]]*//p", "/proc/self/status"});
   auto said = run_command(alone);
