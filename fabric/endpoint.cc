@@ -14,6 +14,7 @@ namespace {
 constexpr Nanoseconds kLinger = kSecond;         // how long the end of an endpoint waits for its peers
 constexpr int kNamesTried = 8;
 constexpr Nanoseconds kNap = kMillisecond;       // a sleep with work that waits for room
+constexpr uint32_t kWirePacket = am::kPieceMax + 200;  // bytes of most packets on a wire, with their heads: the step of the window
 
 Endpoint& of(fid* fid) noexcept { return *reinterpret_cast<Endpoint*>(fid); }
 
@@ -284,7 +285,8 @@ int open_endpoint(fid_domain* fid, fi_info* info, fid_ep** endpoint, void* conte
       own = *given;
     }
     const Locked held(domain.lock());
-    auto messages = am::Endpoint::create(domain.context(), {.same_user_only = true, .other_hosts = true, .both_ways = true});
+    auto messages = am::Endpoint::create(domain.context(), {.flow = {.congestion = {.packet = kWirePacket, .first_window = kWirePacket}},
+                                                            .same_user_only = true, .other_hosts = true, .both_ways = true});
     if (!messages) return failed(FI_LOG_EP_CTRL, messages.error());
     *endpoint = new Endpoint(domain, *info, std::move(*messages), std::move(own), context);
     return 0;
