@@ -19,8 +19,6 @@ Errc error_of(CallStatus status) noexcept {
   }
 }
 
-Nanoseconds deadline_after(Nanoseconds begun, Nanoseconds timeout) noexcept { return timeout < kNever - begun ? begun + timeout : kNever; }
-
 }  // namespace
 
 // ---- importing

@@ -126,14 +126,13 @@ std::optional<LeaseCheckpoint> DhcpClient::checkpoint(Nanoseconds now) const noe
 }
 
 void DhcpClient::resume(const LeaseCheckpoint& checkpoint, Nanoseconds now) noexcept {
-  const auto at = [&](Nanoseconds in) { return in >= kNever - now ? kNever : now + in; };
   if (checkpoint.end_in == 0) return;
   lease_ = checkpoint.lease;
   server_ = checkpoint.lease.server;
   wanted_ = checkpoint.lease.address;
-  renew_ = at(checkpoint.renew_in);
-  rebind_ = at(checkpoint.rebind_in);
-  end_ = at(checkpoint.end_in);
+  renew_ = deadline_after(now, checkpoint.renew_in);
+  rebind_ = deadline_after(now, checkpoint.rebind_in);
+  end_ = deadline_after(now, checkpoint.end_in);
   state_ = State::bound;
   tries_ = 0;
   next_ = renew_;

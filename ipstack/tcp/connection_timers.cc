@@ -47,7 +47,7 @@ Nanoseconds Connection::silence_deadline() const noexcept {
   const bool waits = snd_wnd_ == 0 && !reader_gone_ && user == 0;
   const Nanoseconds from = waits ? std::max(since_, heard_at_) : since_;
   const Nanoseconds limit = user != 0 ? user : options_->data_timeout;
-  return limit < kNever - from ? from + limit : kNever;
+  return deadline_after(from, limit);
 }
 
 Nanoseconds Connection::keep_alive_deadline() const noexcept {

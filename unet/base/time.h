@@ -14,6 +14,9 @@ constexpr Nanoseconds kMillisecond = 1'000'000;
 constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kNever = ~Nanoseconds{0};
 
+// The time `after` from `now`; kNever if no clock gets there.
+constexpr Nanoseconds deadline_after(Nanoseconds now, Nanoseconds after) noexcept { return after < kNever - now ? now + after : kNever; }
+
 // A duration in the form that system calls take.
 inline timespec timespec_of(Nanoseconds time) noexcept {
   return {.tv_sec = static_cast<time_t>(time / kSecond), .tv_nsec = static_cast<long>(time % kSecond)};

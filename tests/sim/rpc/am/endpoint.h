@@ -195,7 +195,7 @@ class Endpoint {
   }
   // Virtual time passes.
   WaitOutcome wait(Nanoseconds timeout, Nanoseconds = 0) {
-    const Nanoseconds end = timeout < kNever - sim_world->now() ? sim_world->now() + timeout : kNever;
+    const Nanoseconds end = deadline_after(sim_world->now(), timeout);
     while (poll() == 0) {
       if (sim_world->now() >= end) return WaitOutcome::timed_out;
       sim_world->run_for(kMicrosecond + sim_world->below(20 * kMicrosecond));
