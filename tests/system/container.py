@@ -1,129 +1,186 @@
 #!/usr/bin/env python3
-# container.py - an application in namespaces of its own (user, mount, PID, network, IPC, UTS), without privileges, with only its program
-# and the control socket as files: it exchanges messages on every path within one host.
+# container.py - applications, and unetd itself, in namespaces of their own (contained.py): every path and layer within one host works
+# there, and the policy sees each user as the NI's user namespace does.
 #
-# Usage: container.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
-#        container.py --inside ROOT SOCKET PROGRAM ARGS...     run by the test in the namespaces, before the program
+# Usage: container.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT UNETCAT RPC_PING SOCKETS_PEER
 import contextlib
-import ctypes
 import json
 import os
-import re
-import shutil
 import subprocess
 import sys
 
-from daemon import IS_ROOT, NOBODY, WAIT, Unetd, directory, main, require, run, wait_until
+from contained import AS_NOBODY, NEEDS, PYTHON, SOCKET, contained, make_root
+from daemon import NOBODY, WAIT, Unetd, directory, main, one_line, others_may_run, require, run, wait_until
 
 SKIP = 77
 SPACES = ("user", "mnt", "pid", "net", "ipc", "uts")
-UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--net", "--ipc", "--uts"]
-AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
+ADDRESS = "10.9.0.1"
+UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT, UNETCAT, RPC_PING, SOCKETS_PEER = (os.path.abspath(p) for p in sys.argv[1:8])
+EVERYTHING = "[[rule]]\nany = true\nnames = ['*']\n"
 
 
-def inside(root, control_socket, program, *args):
-    subprocess.run(["mount", "--bind", control_socket, root + "/unet.sock"], check=True)
-    subprocess.run(["mount", "-t", "proc", "proc", root + "/proc"], check=False, stderr=subprocess.DEVNULL)  # sanitizers look there
-    os.chroot(root)
-    os.chdir("/")
-    libc = ctypes.CDLL(None)
-    for capability in range(64):
-        if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
-            break  # beyond the last
-    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    os.execve(program, [program, *args], {"UNET_NI": "unix:/unet.sock", "LD_LIBRARY_PATH": "/lib", "ASAN_OPTIONS": "detect_leaks=0"})
+def write(path, text):
+    with open(path, "w", encoding="ascii") as f:
+        f.write(text)
 
 
-if sys.argv[1] == "--inside":
-    inside(*sys.argv[2:])
+class Host:
+    """A directory with /run/unet of the host, and containers."""
 
-UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT = (os.path.abspath(p) for p in sys.argv[1:5])
+    def __init__(self, path):
+        self.path, self.run_directory, self.socket = path, path + "/run", path + "/run/unet.sock"
+        self.environment = os.environ | {"UNET_NI": "unix:" + self.socket}
 
+    def contained(self, program, *args):
+        """The command of a container with this program. A second call makes another container of the same root directory."""
+        root = f"{self.path}/{os.path.basename(program)}"
+        if not os.path.exists(root):
+            make_root(root, program)
+        return contained(root, self.run_directory + ":ro", os.path.basename(program), *args)
 
-def make_root(root, program):
-    """A file system with only the program and the libraries that it is linked with."""
-    for part in ("", "/lib", "/lib64", "/proc"):
-        os.mkdir(root + part)
-    open(root + "/unet.sock", "w", encoding="ascii").close()
-    shutil.copy(program, root + "/program")
-    linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True, timeout=WAIT).stdout
-    for path in re.findall(r"(/\S+) \(0x", linked):
-        shutil.copy(path, root + ("/lib64" if "/ld-linux" in path else "/lib"))
+    def outside(self, program, *args):
+        return [program, *args]
+
+    def run(self, command):
+        return run(*command, env=self.environment)
+
+    def report(self, view):
+        status, out, err = run(UNETCTL, view, "--socket", self.socket, "--json")
+        require(status == 0, f"unetctl {view}: {err}")
+        return json.loads(out)
+
+    @contextlib.contextmanager
+    def server(self, command, name="echo"):
+        server = subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True)
+        try:
+            wait_until(lambda: server.poll() is not None or name in run(UNETCTL, "names", "--socket", self.socket)[1], f"no server {name}")
+            require(server.poll() is None, f"{name} ends: " + (server.stderr.read() if server.poll() is not None else ""))
+            yield server
+        finally:
+            server.kill()
+            server.communicate()
 
 
 @contextlib.contextmanager
-def network_interface():
+def host():
     with directory() as d:
         os.chmod(d, 0o755)
-        with open(d + "/p.toml", "w", encoding="ascii") as f:
-            f.write("[[rule]]\nany = true\nnames = ['*']\n")
-        for part in ("container.py", "daemon.py"):  # the user may have no right to read the source directory
-            shutil.copy(os.path.join(os.path.dirname(os.path.abspath(__file__)), part), d)
-        for name, program in (("server", ECHO_SERVER), ("client", ECHO_CLIENT)):
-            make_root(f"{d}/{name}", program)
-        with Unetd(UNETD, "--socket", d + "/s", "--group", "nogroup", "--policy", d + "/p.toml") as daemon:
-            yield d, daemon
-
-
-def contained(d, role, *args):
-    here = [PYTHON, d + "/container.py", "--inside", f"{d}/{role}", d + "/s", "/program", *args]
-    return [*AS_NOBODY, *UNSHARE, *here]
-
-
-def report(d, view):
-    status, out, err = run(UNETCTL, view, "--socket", d + "/s", "--json")
-    require(status == 0, f"unetctl {view}: {err}")
-    return json.loads(out)
+        os.mkdir(d + "/run")
+        yield Host(d)
 
 
 @contextlib.contextmanager
-def contained_server(d):
-    server = subprocess.Popen(contained(d, "server", "echo"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    try:
-        wait_until(lambda: server.poll() is not None or "echo" in run(UNETCTL, "names", "--socket", d + "/s")[1], "no echo server")
-        require(server.poll() is None, "the echo server ends: " + (server.stderr.read() if server.poll() is not None else ""))
-        yield server
-    finally:
-        server.kill()
-        server.communicate()
+def network_interface(*args, policy=EVERYTHING):
+    """The NI of a host, for all users unless the policy says otherwise."""
+    with host() as h:
+        write(h.path + "/p.toml", policy)
+        with Unetd(UNETD, "--socket", h.socket, "--group", "nogroup", "--policy", h.path + "/p.toml", *args) as daemon:
+            yield h, daemon
 
 
-def require_echo(status, out, err, over):
-    require(status == 0 and over in out, f"no echo over {over}: {status} {out!r} {err!r}")
-
-
-PATHS = (("local", "a local channel"), ("ni", "the network interface"))
+def require_echo(h, *commands):
+    """An echo client of each command exchanges messages over each path."""
+    for command in commands:
+        for path, over in (("local", "a local channel"), ("ni", "the network interface")):
+            for size in ("48", "60000"):
+                status, out, err = h.run([*command, "--count", "50", "--path", path, "--size", size, "echo"])
+                require(status == 0 and over in out, f"no echo over {over}: {status} {out!r} {err!r}")
 
 
 def test_between_containers():
-    with network_interface() as (d, daemon), contained_server(d):
-        server, = (c for c in report(d, "clients") if c["program"] != "unetctl")
-        status = dict(line.rstrip("\n").split(":\t", 1) for line in open(f"/proc/{server['pid']}/status", encoding="ascii") if ":\t" in line)
+    with network_interface() as (h, daemon), h.server(h.contained(ECHO_SERVER, "echo")):
+        server, = (c for c in h.report("clients") if c["program"] != "unetctl")
+        with open(f"/proc/{server['pid']}/status", encoding="ascii") as file:
+            status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
         require(server["uid"] == NOBODY and status["Uid"].split() == [str(NOBODY)] * 4, f"{server} {status['Uid']}")
         for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
             require(int(status[kind], 16) == 0, f"the server has {kind} {status[kind]}")
         for space in SPACES:
             require(os.readlink(f"/proc/{server['pid']}/ns/{space}") != os.readlink(f"/proc/self/ns/{space}"), f"{space} is the host's")
-        files = set(os.listdir(f"/proc/{server['pid']}/root"))
-        require(files == {"lib", "lib64", "proc", "program", "unet.sock"}, f"the container has {files}")
-        for path, over in PATHS:
-            for size in ("48", "60000"):
-                require_echo(*run(*contained(d, "client", "--count", "50", "--path", path, "--size", size, "echo")), over)
+        files = set(os.listdir(f"/proc/{server['pid']}/root")) | set(os.listdir(f"/proc/{server['pid']}/root/run/unet"))
+        require(files == {"lib", "lib64", "proc", "run", "echo_server", "unet.sock"}, f"the container has {files}")
+        require_echo(h, h.contained(ECHO_CLIENT))
         require(daemon.process.poll() is None, "unetd ended")
 
 
 def test_between_a_container_and_the_host():
-    with network_interface() as (d, _), contained_server(d) as server:
-        host = os.environ | {"UNET_NI": f"unix:{d}/s"}
-        for path, over in PATHS:
-            require_echo(*run(ECHO_CLIENT, "--count", "50", "--path", path, "echo", env=host), over)
+    with network_interface() as (h, _), h.server(h.contained(ECHO_SERVER, "echo")) as server:
+        require_echo(h, [ECHO_CLIENT])
         server.kill()  # ends all processes of its PID namespace
-        wait_until(lambda: not report(d, "endpoints"), "what a killed container had stays")
+        wait_until(lambda: not h.report("endpoints"), "what a killed container had stays")
 
 
-PYTHON = next((p for p in (sys.executable, "/usr/bin/python3") if IS_ROOT and run(*AS_NOBODY, *UNSHARE, p, "-c", "")[0] == 0), None)
+def test_active_messages():
+    with network_interface() as (h, _):
+        for listens, connects in ((h.contained, h.outside), (h.outside, h.contained), (h.contained, h.contained)):
+            with h.server(listens(UNETCAT, "-l", "inbox"), "inbox") as listener:
+                done = subprocess.run(connects(UNETCAT, "inbox"), input="a line\n", env=h.environment, capture_output=True, text=True,
+                                      timeout=WAIT)
+                require(done.returncode == 0, f"unetcat: {done}")
+                require(listener.wait(WAIT) == 0 and listener.stdout.read() == "a line\n", "the line has not come")
+
+
+def test_calls():
+    with network_interface() as (h, _), h.server(h.contained(RPC_PING, "serve"), "ping"):
+        for command in (h.contained, h.outside):
+            status, out, err = h.run(command(RPC_PING, "call"))
+            require(status == 0 and "40 + 2 = 42" in out, f"a call: {status} {out!r} {err!r}")
+
+
+def test_sockets():
+    with network_interface("--port", "nowhere", "--ip", f"0={ADDRESS}/24") as (h, _):
+        server = subprocess.Popen(h.contained(SOCKETS_PEER, "echo", "7000"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            require(server.stdout.readline() == "ready\n", "no server")
+            for command in (h.contained, h.outside):
+                for args in (("call", ADDRESS, "7000", "200000", "3"), ("datagrams", ADDRESS, "7000", "1000", "20")):
+                    status, out, err = h.run(command(SOCKETS_PEER, *args))
+                    require(status == 0 and "done" in out, f"sockets {args}: {status} {out!r} {err!r}")
+        finally:
+            server.kill()
+            server.communicate()
+
+
+def test_policy_sees_the_user_of_the_host():
+    """Root of a container is the user that started it."""
+    with network_interface(policy=f"[[rule]]\nuid = {NOBODY}\nnames = ['echo']\n") as (h, _):
+        with h.server(h.contained(ECHO_SERVER, "echo")):
+            require_echo(h, h.contained(ECHO_CLIENT))
+        status, _, err = h.run(h.contained(ECHO_SERVER, "other"))
+        require(status == 1 and "other" in err, f"a name of others: {status} {err!r}")
+        status, _, err = h.run(h.contained(UNETCTL, "drain"))
+        require(status == 1, f"drained by a container: {status}")
+        one_line(err, "unetctl", "only root and user 0", f"you are user {NOBODY}")
+
+
+def test_network_interface_in_a_container():
+    """unetd in a container serves other containers and the host. Its owner is its own user outside. The host's other users, also root, are
+    unmapped there: they have the rights of user 65534, and operate nothing."""
+    with host() as h:
+        os.chown(h.run_directory, NOBODY, NOBODY)
+        write(make_root(h.path + "/unetd", UNETD) + "/p.toml", f"[[rule]]\nuid = {NOBODY}\nnames = ['echo']\n")
+        unetd = contained(h.path + "/unetd", h.run_directory, "unetd")
+        with Unetd(unetd, "--socket", SOCKET, "--host", "inner", "--policy", "/p.toml"):
+            with h.server([ECHO_SERVER, "echo"]):
+                require_echo(h, [ECHO_CLIENT], h.contained(ECHO_CLIENT))
+                clients = json.loads(h.run(h.contained(UNETCTL, "clients", "--json"))[1])
+                outer, = (client for client in clients if client["program"] == "echo_server")
+                require((outer["pid"], outer["uid"]) == (0, NOBODY), f"a process of the host is {outer}")
+            with h.server(h.contained(ECHO_SERVER, "echo")):
+                require_echo(h, [ECHO_CLIENT], h.contained(ECHO_CLIENT))
+            status, _, err = h.run([ECHO_SERVER, "other"])
+            require(status == 1 and "other" in err, f"a name that the policy does not give: {status} {err!r}")
+            status, _, err = run(UNETCTL, "drain", "--socket", h.socket)
+            require(status == 1, f"drained by an unmapped root: {status}")
+            one_line(err, "unetctl", "only root and user 0", f"you are user {NOBODY}")
+            for command in (h.contained(UNETCTL), *([[*AS_NOBODY, UNETCTL]] if others_may_run(UNETCTL) else [])):
+                for undo in ([], ["--undo"]):
+                    status, out, err = h.run([*command, "drain", *undo])
+                    require(status == 0, f"the owner may not drain{undo}: {status} {err!r}")
+
+
 if PYTHON is None:
-    print("needs root, users that may have namespaces of their own, and a Python that they may run")
+    print(NEEDS)
     sys.exit(SKIP)
 sys.exit(main(globals()))

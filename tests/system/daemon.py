@@ -85,10 +85,11 @@ class Unetd:
     """A running unetd; killed at the end of the with block if it still runs."""
 
     def __init__(self, unetd, *args, user=None, env=None, executable=None):
-        """`executable`: the program to run instead, under the name `unetd`."""
+        """`unetd`: a program, or a command. `executable`: the program to run instead, under the name `unetd`."""
         ready, write = os.pipe()
         command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user is not None else []
-        self.process = subprocess.Popen([*command, unetd, "--ready-fd", str(write), *args], pass_fds=[write], text=True,
+        command += [unetd] if isinstance(unetd, str) else unetd
+        self.process = subprocess.Popen([*command, "--ready-fd", str(write), *args], pass_fds=[write], text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, executable=executable)
         os.close(write)
         self.ready = os.read(ready, 1) == b"\n"

@@ -66,17 +66,9 @@ class Spaces:
                     "txvlan", "off", "rxvlan", "off")
 
 
-def in_space(space, program):
-    """A script that runs the program in the namespace, where the name of one program is required."""
-    return ["ip", "netns", "exec", space, program]
-
-
 class Host(Unetd):
     """A unetd in the namespace a or b, with the host name alpha or beta."""
 
     def __init__(self, unetd, spaces, host, path, port, *args, **more):
-        self.script = f"{path}.sh"
-        with open(self.script, "w", encoding="utf-8") as file:
-            file.write("#!/bin/sh\nexec " + " ".join(in_space(spaces[host], unetd)) + ' "$@"\n')
-        os.chmod(self.script, 0o700)
-        super().__init__(self.script, "--socket", path, "--host", {"a": "alpha", "b": "beta"}[host], "--port", port, *args, **more)
+        command = ["ip", "netns", "exec", spaces[host], unetd]
+        super().__init__(command, "--socket", path, "--host", {"a": "alpha", "b": "beta"}[host], "--port", port, *args, **more)
