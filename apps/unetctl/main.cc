@@ -50,6 +50,7 @@ Status show_views(Interface& ni, const Options& options) {
 Status print_stats(Interface& ni, const Options& options) {
   const Result<nlohmann::json> report = ni.report();
   if (!report) return tl::unexpected(report.error());
+  if (options.openmetrics) return print(stats_openmetrics(*report));
   return print(options.prometheus ? stats_prometheus(*report) : stats_json(*report).dump(2) + "\n");
 }
 

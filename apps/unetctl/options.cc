@@ -73,9 +73,14 @@ void add_top(CLI::App& app, Given& given, Options& options) {
 void add_stats(CLI::App& app, Options& options) {
   CLI::App* stats = app.add_subcommand("stats", "every counter at one moment, for programs")->group("Commands that show");
   CLI::Option* json = stats->add_flag("--json", options.as_json, "print one JSON object (default)");
-  stats->add_flag("--prometheus", options.prometheus, "print the text format of Prometheus (0.0.4)")->excludes(json);
+  CLI::Option* prometheus =
+      stats->add_flag("--prometheus", options.prometheus, "print the text format of Prometheus (0.0.4)")->excludes(json);
+  stats->add_flag("--openmetrics", options.openmetrics, "print OpenMetrics (1.0), with the time of each sample")
+      ->excludes(json)
+      ->excludes(prometheus);
   stats->footer("Zeros are included. For Prometheus, let node_exporter's textfile collector read what this prints:\n"
                 "  unetctl stats --prometheus > unet.prom.new && mv unet.prom.new unet.prom\n"
+                "It refuses samples with a time. Those of --openmetrics can be stored and imported later, as by promtool.\n"
                 "Rules for Prometheus and a dashboard for Grafana are in share/unet/monitoring.");
   stats->callback([&options] { options.command = Options::Command::stats; });
 }

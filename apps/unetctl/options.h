@@ -38,7 +38,7 @@ struct Options {
   CaptureOptions capture;
   uint32_t capture_number = 0;  // capture_stop
   std::string program;   // upgrade: the new program; empty: the one that was started
-  bool prometheus = false;  // stats: as text for Prometheus, else JSON
+  bool prometheus = false, openmetrics = false;  // stats: as text of this format, else JSON
 };
 
 struct ParsedOptions {

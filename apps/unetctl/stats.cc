@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,7 @@ using nlohmann::json;
 
 namespace {
 
-// ---- Prometheus
+// ---- Prometheus and OpenMetrics
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
@@ -52,21 +53,35 @@ std::string snake_case(const std::string& name) {
 
 // The samples of a family stand together, under one HELP and one TYPE; families are sorted by name.
 class Exposition {
+  static constexpr std::string_view kTotal = "_total";
+
  public:
   void counter(const std::string& name, const std::string& help, const Labels& labels, const json& value) {
-    add(name + "_total", "counter", help, labels, value);
+    add(name + std::string(kTotal), "counter", help, labels, value);
   }
   void gauge(const std::string& name, const std::string& help, const Labels& labels, const json& value) {
     add(name, "gauge", help, labels, value);
   }
 
-  std::string text() const {
+  std::string prometheus() const {
     std::string out;
     for (const auto& [name, family] : families_) {
       out += "# HELP " + name + " " + replaced(family.help, false) + "\n# TYPE " + name + " " + family.type + "\n";
       for (const auto& [labels, value] : family.samples) out += name + labels + " " + value + "\n";
     }
     return out;
+  }
+
+  // A counter's family has no _total here, and each sample has its time.
+  std::string openmetrics(const std::string& seconds) const {
+    std::string out;
+    for (const auto& [name, family] : families_) {
+      const std::string of = family.type == "counter" ? name.substr(0, name.size() - kTotal.size()) : name;
+      out += "# HELP " + of + " " + replaced(family.help, true) + "\n# TYPE " + of + " " + family.type + "\n";
+      if (of.ends_with("_bytes")) out += "# UNIT " + of + " bytes\n";
+      for (const auto& [labels, value] : family.samples) out += name + labels + " " + value + " " + seconds + "\n";
+    }
+    return out + "# EOF\n";
   }
 
  private:
@@ -154,6 +169,14 @@ void add_ni(Exposition& out, const json& report) {
   add_drops(out, "unet_ni_drops", "Frames that no endpoint is charged with and that were dropped, by reason", {}, part(counters, "drops"));
 }
 
+Exposition exposition(const json& report) {
+  Exposition out;
+  add_ni(out, report);
+  for (const json& port : report.at("ports")) add_port(out, port);
+  for (const json& endpoint : report.at("endpoints")) add_endpoint(out, endpoint);
+  return out;
+}
+
 }  // namespace
 
 json stats_json(const json& report) {
@@ -181,12 +204,10 @@ json stats_json(const json& report) {
           {"engines", report.value("engines", json::array())}};
 }
 
-std::string stats_prometheus(const json& report) {
-  Exposition out;
-  add_ni(out, report);
-  for (const json& port : report.at("ports")) add_port(out, port);
-  for (const json& endpoint : report.at("endpoints")) add_endpoint(out, endpoint);
-  return out.text();
+std::string stats_prometheus(const json& report) { return exposition(report).prometheus(); }
+
+std::string stats_openmetrics(const json& report) {
+  return exposition(report).openmetrics(std::to_string(report.at("time_ns").get<double>() / 1e9));
 }
 
 }  // namespace unet::unetctl

@@ -1,4 +1,4 @@
-// stats_test.cc - the text for Prometheus, byte by byte where a parser is strict, and the JSON object.
+// stats_test.cc - the texts for Prometheus and OpenMetrics, byte by byte where a parser is strict, and the JSON object.
 #include "apps/unetctl/stats.h"
 
 #include <catch2/catch.hpp>
@@ -80,6 +80,16 @@ TEST_CASE("one HELP and one TYPE before each family's samples") {
   }
   CHECK(helped == typed);
   CHECK(samples.size() > helped.size());
+}
+
+TEST_CASE("OpenMetrics: families without _total, units, times, and an end") {
+  json with = report();
+  with["counters"]["engine"]["copied_bytes"] = 7;
+  const std::string text = stats_openmetrics(with);
+  CHECK(has_line(text, "# TYPE unet_engine_copied_bytes counter\n# UNIT unet_engine_copied_bytes bytes\n"
+                       "unet_engine_copied_bytes_total 7 1700000000.123457"));
+  CHECK(has_line(text, "# TYPE unet_channels gauge\nunet_channels 2 1700000000.123457"));
+  CHECK(text.ends_with("\n# EOF\n"));
 }
 
 TEST_CASE("the object has everything, and whose it is") {

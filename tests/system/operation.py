@@ -211,12 +211,27 @@ def test_stats():
         require(f"\nunet_endpoint_received_messages_total{{{labels}}} {received}\n" in out, f"no {labels} in {out}")
         require(f'\nunet_endpoint_drops_total{{{labels},reason="no_free_buffer"}} 0\n' in out, out)
         require("\n# TYPE unet_engine_hairpin_messages_total counter\n" in out and "\nunet_endpoints 1\n" in out, out)
-        status, _, err = ni.ctl("stats", "--json", "--prometheus")
-        require(status == 2, "both formats at once")
-        one_line(err, "unetctl", "--prometheus")
+        status, text, err = ni.ctl("stats", "--openmetrics")
+        require(status == 0 and not err, f"--openmetrics: {status} {err!r}")
+        for both in (("--json", "--prometheus"), ("--openmetrics", "--prometheus")):
+            status, _, err = ni.ctl("stats", *both)
+            require(status == 2, "both formats at once")
+            one_line(err, "unetctl", "--prometheus")
+    parsed = subprocess.run(["/usr/bin/python3", "-c", PARSE_OPENMETRICS], input=text, capture_output=True, text=True, timeout=WAIT)
+    if "No module named" in parsed.stderr:
+        print("      not tried: a parser of OpenMetrics (python3-prometheus-client)")
+    else:
+        require(parsed.stdout.split() == re.findall(r"^# TYPE (\S+)", text, re.M), f"not OpenMetrics: {parsed.stderr}")
     status, _, err = run(UNETCTL, "stats", "--socket", "/nonexistent/s")
     require(status == 1, "stats of nothing")
     one_line(err, "unetctl", "/nonexistent/s")
+
+
+PARSE_OPENMETRICS = """
+import sys
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+for family in text_string_to_metric_families(sys.stdin.read()): print(family.name)
+"""
 
 
 def expressions():
