@@ -38,9 +38,9 @@ def run(benches, path="", size="", seconds=0.1, repeat=3, takes=1.0, rounds=100)
     return Step(["run", *benches.split(), *options, "--seconds", f"{seconds:g}", "--repeat", str(repeat)], takes, rounds)
 
 
-def machines(kernels, ranks, takes):
+def machines(kernels, ranks, takes, names="cm-5,cs-2,unet-atm,now,100g"):
     """Kernels on the machines of the U-Net paper, on a network of workstations and on one of today, simulated."""
-    return Step(["kernels", "--kernel", kernels, "--path", "cm-5,cs-2,unet-atm,now,100g", "--ranks", ranks, "--repeat", "1"], takes, 1)
+    return Step(["kernels", "--kernel", kernels, "--path", names, "--ranks", ranks, "--repeat", "1"], takes, 1)
 
 
 IN_FULL = "it takes minutes: the report without --quick measures it"
@@ -78,8 +78,8 @@ def quick():
 
 
 def full():
-    """Half an hour: five rounds of all paths that differ, and single rounds of what takes long by itself."""
-    return Plan("full", 5, [
+    """Half an hour: three rounds of all paths that differ, and fewer of what takes long by itself."""
+    return Plan("full", 3, [
         run("rtt", "", "8,48,256,1K,4K,16K,64K", 0.15, takes=60),
         run("bandwidth", "", "", 0.15, takes=40),
         run("rate", "", "8,48", 0.15, takes=20),
@@ -99,14 +99,15 @@ def full():
         run("fairness", seconds=0.3, takes=20),
         run("idle", "", repeat=1, takes=12),
         run("restart", repeat=2, takes=10),
-        run("am-loss", repeat=1, takes=25, rounds=3),
-        run("tcp-loss", "tcp-impaired,kernel-tcp-cubic", repeat=1, takes=60, rounds=3),
-        run("sockets", "programs-local", seconds=1, repeat=1, takes=60, rounds=3),
-        run("tasks", repeat=1, takes=20, rounds=2),
-        run("wakeup connect emulated engines one-core", seconds=0.2, takes=20, rounds=3),
-        run("many", "tcp-local", "10000", repeat=1, takes=5),
+        run("am-loss", repeat=1, takes=25, rounds=2),
+        run("tcp-loss", "tcp-impaired,kernel-tcp-cubic", repeat=1, takes=60, rounds=2),
+        run("sockets", "programs-local", seconds=1, repeat=1, takes=60, rounds=2),
+        run("tasks", repeat=1, takes=20, rounds=1),
+        run("wakeup connect emulated engines one-core", seconds=0.2, takes=20, rounds=2),
+        run("many", "tcp-local", "10000", repeat=1, takes=5, rounds=1),
         Step(["kernels", "--kernel", "mm-128,ssort-bulk,rsort-bulk,cg", "--path", "direct,messages,serial,limit-copies", "--ranks", "1,2",
-              "--repeat", "2"], 60, 3),
-        machines("mm-128,mm-16,ssort-small,ssort-bulk,rsort-small,rsort-bulk,components,cg", "8,32", 200),
-        machines("stencil,cg,components", "128,512,1024", 400),
+              "--repeat", "2"], 60, 1),
+        machines("mm-128,mm-16,ssort-bulk,rsort-bulk,components,cg", "8,32", 50),
+        machines("components,cg", "128", 30),
+        machines("cg", "512,1024", 20, "unet-atm,100g"),
     ], {})
