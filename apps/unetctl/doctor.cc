@@ -122,7 +122,7 @@ Finding vfio(const Machine& machine) {
   const bool loaded = is_there(machine.root / "dev/vfio/vfio");
   if (!loaded) return {State::missing, "no /dev/vfio/vfio: no PCI device can be a wire", "modprobe vfio-pci"};
   if (!entries(machine.root / "sys/kernel/iommu_groups").empty()) return {State::ok, "with an IOMMU", ""};
-  return {State::missing, "no IOMMU: no PCI device can be a wire", "boot with intel_iommu=on or amd_iommu=on"};
+  return {State::missing, "no IOMMU: a card that is a wire can write to all memory", "boot with intel_iommu=on or amd_iommu=on"};
 }
 
 Finding capabilities(const Machine& machine) {

@@ -9,6 +9,7 @@
 #include "apps/unetctl/capture.h"
 #include "apps/unetctl/doctor.h"
 #include "apps/unetctl/interface.h"
+#include "apps/unetctl/nic.h"
 #include "apps/unetctl/options.h"
 #include "apps/unetctl/sockets.h"
 #include "apps/unetctl/stats.h"
@@ -34,6 +35,10 @@ std::string render(const nlohmann::json& report, const Options& options) {
 Status print(const std::string& text) {
   if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) return fail_errno("write(standard output)", errno);
   return {};
+}
+
+Status print_sentence(const Result<std::string>& sentence) {
+  return sentence ? print(*sentence) : Status(tl::unexpected(sentence.error()));
 }
 
 Status show_views(Interface& ni, const Options& options) {
@@ -113,6 +118,12 @@ Status run(const Options& options) {
       return stop_capture(options.socket, options.capture_number);
     case Options::Command::drain:
       return drain_and_wait(options);
+    case Options::Command::nic_list:
+      return print(show_nics(find_nics(), options.as_json));
+    case Options::Command::nic_take:
+      return print_sentence(take_nic(options.nic));
+    case Options::Command::nic_give:
+      return print_sentence(give_nic(options.nic.card));
     case Options::Command::upgrade:
       if (Status status = upgrade(options.socket, options.program); !status) return status;
       return print("upgraded: another network interface serves now\n");

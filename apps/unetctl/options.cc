@@ -19,12 +19,18 @@ constexpr uint32_t kCountMax = 1'000'000'000;
 // Option values as words, before they are converted.
 struct Given {
   std::string sort = "messages";
+  std::string driver = "vfio";
 };
 
 Sort parse_sort(const std::string& word) {
   if (word == "bytes") return Sort::bytes;
   if (word == "drops") return Sort::drops;
   return word == "name" ? Sort::name : Sort::messages;
+}
+
+HandOver parse_driver(const std::string& word) {
+  if (word == "noiommu") return HandOver::noiommu;
+  return word == "uio" ? HandOver::uio : HandOver::vfio;
 }
 
 const std::map<std::string, std::string>& view_texts() {
@@ -114,6 +120,26 @@ void add_doctor(CLI::App& app, Options& options) {
   doctor->footer("Run it as the user of unetd, or as root. Not every check matters for every use: an application without a PCI\n"
                  "device needs no vfio, and only polling processes need cores of their own. The exit status is 0.");
   doctor->callback([&options] { options.command = Options::Command::doctor; });
+}
+
+void add_nic(CLI::App& app, Given& given, Options& options) {
+  CLI::App* nic = app.add_subcommand("nic", "network cards on the PCI bus: list, take, give")
+                      ->group("Commands that change (root and the owner)");
+  nic->require_subcommand(1);
+  CLI::App* list = nic->add_subcommand("list", "the cards: driver, IOMMU, NUMA node, interface, link, queues, offloads, process");
+  list->add_flag("--json", options.as_json, "print JSON");
+  list->footer("The kernel knows link, queues and offloads only while its own driver has the card. Then: unetctl ports");
+  list->callback([&options] { options.command = Options::Command::nic_list; });
+  CLI::App* take = nic->add_subcommand("take", "take a card from the kernel, for a unetd: unetd --port dpdk:ADDRESS");
+  take->add_option("CARD", options.nic.card, "its PCI address, or its interface")->required();
+  take->add_option("--driver", given.driver, "vfio: with an IOMMU (default); noiommu: VFIO without one; uio: uio_pci_generic")
+      ->check(CLI::IsMember({"vfio", "noiommu", "uio"}));
+  take->footer("Without an IOMMU the card can write to all memory, and unetd needs root and hugepages.\n"
+               "  unetctl nic take eth1 && unetd --port dpdk:0000:03:00.0");
+  take->callback([&options] { options.command = Options::Command::nic_take; });
+  CLI::App* give = nic->add_subcommand("give", "give a card back to the kernel, also after a crash of its unetd");
+  give->add_option("CARD", options.nic.card, "its PCI address")->required();
+  give->callback([&options] { options.command = Options::Command::nic_give; });
 }
 
 void add_policy(CLI::App& app, Options& options) {
@@ -215,6 +241,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   add_sockets(app, options);
   add_doctor(app, options);
   add_capture(app, options);
+  add_nic(app, given, options);
   add_policy(app, options);
   add_drain(app, options);
   add_upgrade(app, options);
@@ -232,6 +259,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   }
   if (app.get_subcommands().empty()) return refuse("a command is required: " + command_list(app) + " (unetctl --help describes them)");
   options.top.sort = parse_sort(given.sort);
+  options.nic.how = parse_driver(given.driver);
   const std::optional<std::string> socket = socket_path_of(options.socket);
   if (!socket) return refuse("--ni " + options.socket + ": an embedded network interface has no socket; name that of a unetd, unix:PATH");
   options.socket = *socket;

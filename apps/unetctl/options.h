@@ -6,6 +6,7 @@
 #include <string>
 
 #include "apps/unetctl/capture.h"
+#include "apps/unetctl/nic.h"
 #include "apps/unetctl/rates.h"
 #include "apps/unetctl/sockets.h"
 
@@ -26,17 +27,19 @@ struct DrainOptions {
 };
 
 struct Options {
-  enum class Command { show, top, stats, sockets, doctor, policy_reload, drain, capture_start, capture_stop, upgrade };
+  enum class Command { show, top, stats, sockets, doctor, policy_reload, drain, capture_start, capture_stop, upgrade,
+                       nic_list, nic_take, nic_give };
   Command command = Command::show;
   std::string socket;
   std::string view;      // show: one of view_names(), or "all"
-  bool as_json = false;  // show, doctor
+  bool as_json = false;  // show, doctor, nic_list
   double watch = 0;      // show: seconds between; 0: once
   TopOptions top;
   SocketsOptions sockets;
   DrainOptions drain;
   CaptureOptions capture;
   uint32_t capture_number = 0;  // capture_stop
+  NicOptions nic;        // nic_take; nic_give has its card
   std::string program;   // upgrade: the new program; empty: the one that was started
   bool prometheus = false, openmetrics = false;  // stats: as text of this format, else JSON
 };
