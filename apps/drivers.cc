@@ -173,7 +173,7 @@ Wires
       net_tap0[,iface=IF]       a new tap interface; needs cap_net_admin. For IP, tap:name=IF is faster
       net_ring0                 a loop inside the process
       virtio_user0,path=PATH    a vhost-user socket, or /dev/vhost-net
-      0000:03:00.0              a network card, bound to vfio-pci
+      0000:03:00.0              a network card (unetctl nic take)
     and any other DPDK virtual device with its own options. The number distinguishes devices of one process.
     Options of every device:
       mtu=BYTES               256 to 9600; default: the interface's, or 1500

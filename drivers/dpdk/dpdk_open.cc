@@ -22,6 +22,7 @@
 #include "drivers/dpdk/dpdk_port.h"
 #include "drivers/dpdk/external_frame.h"
 #include "drivers/dpdk/memif_gate.h"
+#include "drivers/dpdk/pci_device.h"
 #include "drivers/interface_claim.h"
 #include "drivers/link_watch.h"
 
@@ -35,7 +36,6 @@ constexpr uint32_t kCache = RTE_MEMPOOL_CACHE_MAX_SIZE;
 constexpr uint32_t kXdpHeadroom = 256;     // the kernel reserves this before a frame in our buffer
 constexpr uint32_t kVlanAndFcs = 8;
 constexpr uint32_t kMtuMax = 9600;
-constexpr Nanoseconds kRetry = 20 * kMillisecond;   // between checks of a memif's connection
 
 // While this object lives, files that the process creates are readable by its user only.
 class PrivateFiles {
@@ -57,6 +57,13 @@ std::string because(const char* what, const std::string& device, int error) {
   if (error != 0) text += std::string(": ") + rte_strerror(error < 0 ? -error : error);
   if (const std::string more = eal::complaints(); !more.empty()) text += " (" + more + ")";
   return text;
+}
+
+// Asks EAL for what a device on the PCI bus needs.
+void add_bus(EalOptions& options, const DeviceSpec& device) {
+  if (!device.pci()) return;
+  options.pci = true;
+  options.physical = PciDevice::read(device.name).needs_physical_addresses();
 }
 
 // Find this process's descriptors: sockets of `domain`, or character devices that answer as a tap.
@@ -151,7 +158,7 @@ Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkOptions& options) {
   }
 
   EalOptions eal_options = options.eal;
-  eal_options.pci = setup.device.pci();
+  add_bus(eal_options, setup.device);
   if (Status status = eal::start(eal_options); !status) return tl::unexpected(status.error());
   eal::register_thread();
 
@@ -179,7 +186,7 @@ void DpdkPort::prepare(const std::vector<DpdkOptions>& ports) {
   EalOptions options = ports.front().eal;
   for (const DpdkOptions& port : ports) {
     const auto device = parse_device(port.device);
-    options.pci = options.pci || (device && device->pci());
+    if (device) add_bus(options, *device);
   }
   eal::start_early(options);
 }
@@ -218,8 +225,8 @@ Status DpdkPort::probe(Setup& setup) {
   }();
   if (result != 0) {
     if (device.pci()) {
-      return fail(Errc::unavailable, because("the PCI device cannot be opened; bind it to vfio-pci (`dpdk-devbind.py -b vfio-pci "
-                                             "ADDRESS`) and see that its DPDK driver is installed", device.name, result));
+      return fail(Errc::unavailable, because(("the card cannot be opened; " + PciDevice::read(device.name).advice()).c_str(),
+                                             device.name, result));
     }
     const std::string said = eal::complaints();
     if (said.find("parse device") != std::string::npos) {
@@ -417,6 +424,12 @@ Status DpdkPort::start(Setup& setup) {
   } else {
     closed_.fetch_and(~MemifGate::kStopped, std::memory_order_release);
   }
+  // IPv6 asks for neighbours by multicast, which a card would filter.
+  if (dma_) rte_eth_allmulticast_enable(port_id_);
+  // Without this call a card keeps the last payloads until it has sent more: their owners would wait.
+  if (dma_ && capabilities_.external_payload && rte_eth_tx_done_cleanup(port_id_, queue_, 0) == -ENOTSUP) {
+    capabilities_.external_payload = false;
+  }
   if (memif_) {
     keep_connected(monotonic_now());
     next_check_ = 0;  // the caller of poll() has its own clock
@@ -503,63 +516,6 @@ Status DpdkPort::wait_link(Nanoseconds timeout) noexcept {
   if (!memif_) return fail(Errc::timed_out, "dpdk:" + device_ + ": the link is down: is the cable in, and the other side up?");
   return fail(Errc::timed_out, "dpdk:" + device_ + "," + options_ + ": no peer: start the " + (memif_->client ? "server" : "client") +
                                    " with the same socket= and id=, as the same user");
-}
-
-// A memif client must reconnect by itself, at first and after its server has gone. It does not hang up on a slow or stopped server. Hanging
-// up would not connect sooner. A foreign DPDK server aborts when a client hangs up before the greeting (memif_greeting.h). A server also
-// leaks the descriptor of the client's memory after a hang-up half-way.
-void DpdkPort::keep_connected(Nanoseconds now) noexcept {
-  using Connection = Memif::Connection;
-  Memif& memif = *memif_;
-  const bool task_done = memif.task_done.load(std::memory_order_acquire);
-  next_check_ = now + (task_done ? kRetry : kMillisecond);
-  if (memif.connection == Connection::starting && task_done && memif.start_result == 0) {
-    memif.connection = Connection::started;
-    closed_.fetch_and(~MemifGate::kStopped, std::memory_order_release);
-  }
-  const bool up = link_up();
-  const bool was_up = std::exchange(link_was_up_, up);
-  if (was_up && !up) ++link_losses_;
-  if (!memif.client || !task_done) return;
-  switch (memif.connection) {
-    case Connection::started: {
-      if (up) return;
-      if (!was_up && !memif.server_ended.load(std::memory_order_acquire)) return;
-      closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed);
-      memif.connection = Connection::stopping;
-      MemifGate::post(*this, &DpdkPort::stop_task);
-      break;
-    }
-    case Connection::stopping:
-      if (memif.zero_copy) {
-        if (!MemoryDescriptors::restore()) return;  // restore() explains; the link stays down
-        reclaim_buffers();
-      }
-      memif.connection = Connection::starting;
-      [[fallthrough]];
-    case Connection::starting:  // not started yet, or failed
-      MemifGate::post(*this, &DpdkPort::start_task);
-      break;
-  }
-  next_check_ = now + (memif.connection == Connection::starting ? kRetry : kMillisecond);
-}
-
-// Runs in EAL's interrupt thread. The engine reads the result after task_done. The connection is complete when this thread has handled the
-// messages that follow.
-void DpdkPort::start_task(DpdkPort& port) noexcept {
-  if (port.memif_->zero_copy) MemoryDescriptors::save();
-  port.memif_->server_ended.store(false, std::memory_order_relaxed);
-  port.memif_->start_result = rte_eth_dev_start(port.port_id_);
-}
-
-void DpdkPort::stop_task(DpdkPort& port) noexcept { rte_eth_dev_stop(port.port_id_); }
-
-// One task does all three. Otherwise a client of the socket's other ports could connect to this port between stop and close. DPDK would use
-// that connection after the port is gone.
-void DpdkPort::close_task(DpdkPort& port) noexcept {
-  rte_eth_dev_stop(port.port_id_);
-  MemifGate::stop_listening(port);
-  rte_eth_dev_close(port.port_id_);
 }
 
 std::vector<DriverCounter> DpdkPort::counters() const {

@@ -184,6 +184,10 @@ Status run_eal(Process& p, const EalOptions& options) {
     return fail(Errc::unavailable,
                 "DPDK: no free hugepages: reserve some (`sysctl vm.nr_hugepages=256`) or use hugepages=auto");
   }
+  if (options.physical && !p.hugepages) {
+    return fail(Errc::unavailable, "DPDK: a card without an IOMMU needs " + std::to_string(options.memory_mib) +
+                                       " MiB of free hugepages (`sysctl vm.nr_hugepages=256`), or a smaller memory=MIB");
+  }
   // net_virtio_user writes to its peer's socket without MSG_NOSIGNAL: a peer that dies must not end this process. A handler of the
   // program's own stays.
   struct sigaction action {};
@@ -197,7 +201,9 @@ Status run_eal(Process& p, const EalOptions& options) {
   } else {
     words.insert(words.end(), {"--no-shconf", "--no-huge", "-m", std::to_string(options.memory_mib)});
   }
-  if (!options.pci) words.insert(words.end(), {"--no-pci", "--iova-mode=va"});
+  if (!options.pci) words.push_back("--no-pci");
+  // EAL would guess from all devices that it may take, and it may take none at the start.
+  words.push_back(options.physical ? "--iova-mode=pa" : "--iova-mode=va");
   // Ports are added later, one by one. Allowing only a device that cannot exist keeps EAL from taking all devices that it finds.
   if (options.pci) words.insert(words.end(), {"-a", "ffff:ff:1f.7"});
   std::vector<char*> arguments;
@@ -253,6 +259,9 @@ Status start(const EalOptions& options) {
   if (options.pci && !p.options.pci) {
     return fail(Errc::invalid_argument,
                 "DPDK: open the PCI port before ports of other kinds: EAL looks at the PCI bus only when it starts");
+  }
+  if (options.pci && options.physical != p.options.physical) {
+    return fail(Errc::invalid_argument, "DPDK: cards with and without an IOMMU cannot be ports of one process");
   }
   if (options.hugepages == Hugepages::always && !p.hugepages) {
     return fail(

@@ -18,6 +18,7 @@ struct EalOptions {
   Hugepages hugepages = Hugepages::automatic;  // automatic: use them if at least `memory_mib` are free
   uint32_t memory_mib = 256;  // without hugepages: the maximum memory of EAL (touched only when used)
   bool pci = false;           // scan the PCI bus; it cannot be added later
+  bool physical = false;      // a PCI device without an IOMMU: it needs hugepages, and their physical addresses
   bool print_log = false;     // also write the log of EAL and the ports to stderr
 };
 
