@@ -8,7 +8,7 @@ import json
 import os
 import sys
 
-from failure import Failure
+from failure import Failure, Usage
 import command_line
 import execution
 import interruption
@@ -44,8 +44,7 @@ def status(options):
     for host in testbeds.hosts_of(state):
         alive = host.is_up()
         rows.append({"host": host.name, "up": alive, "pid": host.record.get("pid") if alive else None,
-                     "seconds": round(host.age(), 1) if alive else None, "at": host.record.get("namespace") or host.record["target"],
-                     "ports": host.record["ports"]})
+                     "seconds": round(host.age(), 1) if alive else None, "at": host.place(), "ports": host.record["ports"]})
     if options.json:
         print(json.dumps(rows, indent=2))
     else:
@@ -58,11 +57,12 @@ def status(options):
 
 def logs(options):
     state = states.load_complete(options.name)
-    if options.host != "all":
-        sys.stdout.write(testbeds.host_called(state, options.host).log())
-        return 0
-    for host in testbeds.hosts_of(state):
-        print(f"==> {host.name} <==\n{host.log()}", end="")
+    if options.console and state["kind"] != "vm":
+        raise Usage("--console is for virtual machines")
+    hosts = testbeds.hosts_of(state) if options.host == "all" else [testbeds.host_called(state, options.host)]
+    for host in hosts:
+        text = host.console() if options.console else host.log()
+        print((f"==> {host.name} <==\n" if options.host == "all" else "") + text, end="")
     return 0
 
 

@@ -5,14 +5,15 @@ import re
 from failure import Usage
 import option_table
 import state as states
+import vm_hosts
 import wires
 from version import VERSION
 
 HOSTS_MAX = 32
 
 DESCRIPTION = """\
-testbed - hosts to try U-Net between: network namespaces of this machine joined by a wire, each with its own unetd; or real
-hosts reached by ssh, with the same commands."""
+testbed - hosts to try U-Net between: network namespaces or virtual machines of this machine joined by a wire, each with its
+own unetd; or real hosts reached by ssh, with the same commands."""
 
 EPILOG = """\
 For example, four hosts on a bridge, an echo server on h2, a client on h0, and a measurement between each two:
@@ -28,12 +29,18 @@ UP = """\
 For example:
   testbed up -n 2 --wire memif                 two hosts that share memory
   testbed up -n 3 --loss 1% --delay 50us-1ms   a bad network
+  testbed up --vm --nic e1000e                 two virtual machines, each with a network card on its PCI bus
   testbed up --hosts lab.txt                   real hosts; lab.txt has a line for each, NAME SSH-TARGET PORT:
       alpha  root@10.0.0.1  dpdk:net_af_xdp0,iface=eth1
       beta   root@10.0.0.2  dpdk:net_af_xdp0,iface=eth1
 
 Hosts are called h0, h1, ... and have, but for memif, an interface eth0 with address 10.85.0.1, 10.85.0.2, ... Two hosts share one veth
 pair; more, or with --bridge, are ports of a bridge in its own namespace. A memif joins exactly two hosts.
+
+Virtual machines need QEMU and a static busybox (scripts/install-packages vm), but not root. Their kernel is that of /boot, or Debian's
+package, which is downloaded once. They see the files of this machine, and write into memory of their own. unetd drives their card
+at 0000:00:04.0 by DPDK. Their wire is a socket between the QEMU processes, or a hub; no frame reaches this machine's network.
+
 The command returns when every unetd is ready and each pair of hosts has exchanged an echo. If that fails, it removes everything."""
 
 EXEC = """\
@@ -90,6 +97,14 @@ def add_up(commands):
     up.add_argument("--idle", choices=["spin", "adaptive", "block"], default="adaptive", help="how idle engines wait (default: adaptive)")
     up.add_argument("--dir", metavar="DIR", help="directory for sockets and logs (default: under /run)")
     up.add_argument("--no-check", dest="check", action="store_false", help="do not wait for an echo between each two hosts")
+    up.add_argument("--vm", action="store_true", help="hosts in virtual machines instead of namespaces")
+    up.add_argument("--nic", choices=list(vm_hosts.MODELS), default=None,
+                    help="for --vm: the network card that QEMU emulates (default: virtio)")
+    up.add_argument("--pci", choices=vm_hosts.DRIVERS, default=None,
+                    help="for --vm: how unetd gets the card: by vfio with an IOMMU, by vfio without one, or by uio (default: vfio)")
+    up.add_argument("--hugepages", type=whole(0, 128), default=None, help="for --vm: hugepages of 2 MiB on each host (default: 48)")
+    up.add_argument("--accelerator", choices=list(vm_hosts.BOOT_SECONDS), default=None,
+                    help="for --vm: kvm, or software emulation (default: kvm if /dev/kvm can be opened)")
     up.add_argument("--hosts", metavar="FILE", help="real hosts instead: a line for each, NAME SSH-TARGET PORT")
     up.add_argument("--ssh", metavar="COMMAND", default="ssh -o BatchMode=yes -o ConnectTimeout=10",
                     help="for --hosts: how to reach them (default: ssh -o BatchMode=yes -o ConnectTimeout=10)")
@@ -120,6 +135,7 @@ def parser():
     status.add_argument("--json", action="store_true", help="print JSON")
     logs = add_command(commands, "logs", "the log of a host's unetd, or of all")
     logs.add_argument("host", metavar="HOST", nargs="?", default="all", help="name or number of a host, or all (default)")
+    logs.add_argument("--console", action="store_true", help="the consoles of virtual machines instead")
     add_command(commands, "list", "the existing testbeds").set_defaults(name="unet")
     down = add_command(commands, "down", "end all processes of a testbed and remove it, also an incomplete one")
     down.add_argument("--forget", action="store_true", help="with real hosts: also if one does not answer; its processes go on")
@@ -128,15 +144,28 @@ def parser():
 
 def check_up(options):
     options.faults = {name: wires.check_fault(name, value) for name in wires.FAULTS if (value := getattr(options, name)) is not None}
-    if options.hosts is not None:
+    options.kind = "ssh" if options.hosts is not None else "vm" if options.vm else "namespaces"
+    cards = ((options.nic, "--nic"), (options.pci, "--pci"), (options.hugepages, "--hugepages"), (options.accelerator, "--accelerator"))
+    if options.kind == "ssh":
         for given, name in ((options.hosts_wanted, "-n"), (options.wire, "--wire"), (options.mtu, "--mtu"), (options.dir, "--dir"),
-                            (options.bridge or None, "--bridge"), (options.faults or None, "--" + next(iter(options.faults), ""))):
+                            (options.bridge or None, "--bridge"), (options.faults or None, "--" + next(iter(options.faults), "")),
+                            (options.vm or None, "--vm"), *cards):
             if given is not None:
-                raise Usage(f"{name} is for namespaces; with --hosts, the file says which hosts and which ports there are")
+                raise Usage(f"{name} is for hosts on this machine; with --hosts, the file says which hosts and which ports there are")
         return
     options.hosts_wanted = options.hosts_wanted or 2
-    options.wire = options.wire or "af_packet"
     options.mtu = options.mtu or 1500
+    if options.kind == "vm":
+        if options.wire:
+            raise Usage("--wire: virtual machines have a wire of their own; --nic chooses the card")
+        options.nic = options.nic or "virtio"
+        options.pci = options.pci or "vfio"
+        options.hugepages = 48 if options.hugepages is None else options.hugepages
+        return
+    for given, name in cards:
+        if given is not None:
+            raise Usage(f"{name} is for virtual machines: --vm")
+    options.wire = options.wire or "af_packet"
     wires.check(options)
 
 

@@ -78,7 +78,7 @@ def print_matrix(title, hosts, cell):
 
 
 def print_matrices(state, hosts, records):
-    where = f"on {os.cpu_count()} cores that all of them share" if state["kind"] == "namespaces" else "reached by ssh"
+    where = "reached by ssh" if state["kind"] == "ssh" else f"on {os.cpu_count()} cores that all of them share"
     print(f"testbed '{state['name']}': {len(hosts)} hosts {where}; receivers sleep while they wait\n")
     found = {(r["bench"], r["size"], r["from"], r["to"]): r for r in records if "error" not in r}
     for bench, size in sorted({key[:2] for key in found}, key=lambda key: (list(TITLES).index(key[0]), key[1])):

@@ -50,6 +50,9 @@ class NamespaceHost:
     def find(self, program):
         return programs.find(program)
 
+    def place(self):
+        return self.record["namespace"]
+
     def is_up(self):
         return processes.is_alive(self.record.get("pid"), self.record.get("start"))
 
@@ -73,15 +76,18 @@ class NamespaceHost:
         """Begins to start unetd; wait_ready() completes that."""
         os.mkdir(os.path.dirname(self.record["socket"]), 0o700)
         self.ready, write = os.pipe()
+        self.launch(["--ready-fd", str(write)], [write])
+        os.close(write)
+
+    def launch(self, more_words, descriptors=()):
         ports = [word for port in self.record["ports"] for word in ("--port", port)]
         unetd = [self.find("unetd"), "--socket", self.record["socket"], "--host", self.name, "--idle", self.state["idle"],
-                 "--ready-fd", str(write), *ports]
+                 *more_words, *ports]
         with open(self.record["log"], "xb") as log, interruption.whole():
-            self.unetd = subprocess.Popen(self.command(unetd), pass_fds=[write], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            self.unetd = subprocess.Popen(self.command(unetd), pass_fds=descriptors, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                           start_new_session=True, env=os.environ | {"PATH": programs.search_path()})
             self.record["pid"] = self.unetd.pid
             self.record["start"] = processes.start_time(self.unetd.pid)
-        os.close(write)
 
     def settle(self):
         """Does nothing: no start is left half done here."""
@@ -96,9 +102,12 @@ class NamespaceHost:
             return
         if came:
             self.unetd.wait(READY_SECONDS)
+        raise self.not_ready(bool(came), READY_SECONDS)
+
+    def not_ready(self, ended, seconds):
         lines = self.log().strip().splitlines()
         why = lines[-1] if lines else "its log is empty"
-        raise Failure(f"unetd of {self.name} " + (f"did not start: {why}" if came else f"was not ready after {READY_SECONDS} s: {why}"))
+        return Failure(f"unetd of {self.name} " + (f"did not start: {why}" if ended else f"was not ready after {seconds} s: {why}"))
 
 
 def describe(options, name, files):

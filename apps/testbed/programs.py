@@ -6,9 +6,14 @@ import sys
 from failure import Failure
 
 
+def own_file():
+    """Returns the file of this program."""
+    return os.path.realpath(sys.argv[0])
+
+
 def directories():
     """Returns the directories of the project's programs."""
-    own = os.path.dirname(os.path.realpath(sys.argv[0]))
+    own = os.path.dirname(own_file())
     apps = os.path.dirname(own)
     if os.path.basename(own) in ("testbed", "bench") and os.path.basename(apps) == "apps":
         return sorted(entry.path for entry in os.scandir(apps) if entry.is_dir())

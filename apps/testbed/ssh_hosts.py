@@ -114,6 +114,9 @@ class SshHost:
     def find(self, program):
         return program  # the remote PATH finds it
 
+    def place(self):
+        return self.record["target"]
+
     def is_up(self):
         return self.uptime() is not None
 
@@ -192,7 +195,7 @@ def read_list(path):
     return found
 
 
-def describe(options, name):
+def describe(options, name, _):
     token = os.urandom(4).hex()
     hosts = [{"name": host, "target": target, "ports": [port.strip()], "directory": f"/tmp/unet-testbed.{name}.{host}.{token}"}
              for host, target, port in read_list(options.hosts)]

@@ -1,11 +1,13 @@
 # testbeds.py - makes and removes testbeds; the rest of the commands find their hosts here.
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
 
 from failure import Failure, Usage
+import guest_image
 import interruption
 import namespace_hosts
 import namespaces
@@ -13,15 +15,18 @@ import processes
 import programs
 import ssh_hosts
 import state as states
+import vm_hosts
 
 CHECK_NAME = "testbed-check"
 CHECK_SECONDS = 60
 END_SECONDS = 10  # for programs to end after SIGTERM
 
 
+HOSTS = {"namespaces": namespace_hosts.NamespaceHost, "ssh": ssh_hosts.SshHost, "vm": vm_hosts.VmHost}
+
+
 def hosts_of(state):
-    kind = namespace_hosts.NamespaceHost if state.get("kind") == "namespaces" else ssh_hosts.SshHost
-    return [kind(state, record) for record in state["hosts"]]
+    return [HOSTS[state["kind"]](state, record) for record in state["hosts"]]
 
 
 def host_called(state, word):
@@ -45,6 +50,8 @@ def remove(state, forget=False):
     """Removes every part that exists."""
     if state.get("kind") == "ssh":
         ssh_hosts.remove(state, forget)
+    elif state.get("kind") == "vm":
+        vm_hosts.remove(state)
     else:
         namespace_hosts.remove(state)
     states.remove(state)
@@ -52,24 +59,29 @@ def remove(state, forget=False):
 
 def up(options):
     name = options.name
-    if options.hosts is None:
+    if options.kind == "namespaces":
         need_root()
-    for program in ("ip", "unetd", "unet-bench") if options.hosts is None else ():
+        programs.find("ip")
+    if options.kind == "vm":
+        guest_image.check()
+    for program in ("unetd", "unet-bench", *(["unetctl"] if options.kind == "vm" else [])) if options.kind != "ssh" else ():
         programs.find(program)
     with states.locked(name, wait=False):
         found = states.load(name)
         if found is not None:
             how = f"is up already ({len(found['hosts'])} hosts)" if found["complete"] else "was left incomplete"
             raise Failure(f"testbed '{name}' {how}; remove it with: testbed down{states.option(name)}; or choose another --name")
-        left = namespaces.of_testbed(name) if options.hosts is None else []
+        shutil.rmtree(vm_hosts.consoles_of_failed(name), ignore_errors=True)
+        left = namespaces.of_testbed(name) if options.kind == "namespaces" else []
         if left:
             raise Failure(f"there are namespaces of a testbed '{name}' already; remove them with: testbed down{states.option(name)}")
         files = os.path.abspath(os.path.join(options.dir, f"unet-testbed.{name}")) if options.dir else states.directory(name)
         if len(files) > 80:
             raise Usage(f"--dir {options.dir}: too long a path for sockets in it; at most 80 characters with the testbed's name")
-        state = ssh_hosts.describe(options, name) if options.hosts else namespace_hosts.describe(options, name, files)
+        describe = {"namespaces": namespace_hosts.describe, "ssh": ssh_hosts.describe, "vm": vm_hosts.describe}[options.kind]
+        state = describe(options, name, files)
         state |= {"name": name, "complete": False, "idle": options.idle, "boot": processes.boot()}
-        if options.dir and options.hosts is None:
+        if options.dir:
             if os.path.exists(files):
                 raise Failure(f"{files} is there already: remove it, or choose another --dir")
             state["files"] = files
@@ -78,10 +90,12 @@ def up(options):
             make(state, options.check)
             # The testbed is up: a signal from now on comes too late. If `up` reports that it was interrupted, nothing is left.
             interruption.ignore()
-        except BaseException:
+        except BaseException as error:
             with interruption.undisturbed():
+                if state["kind"] == "vm" and isinstance(error, Failure):
+                    error = Failure(f"{error} (consoles and logs: {vm_hosts.keep_consoles(state)})")
                 remove(state)
-            raise
+            raise error from None
     return state
 
 
@@ -90,6 +104,8 @@ def make(state, check):
         os.makedirs(state["files"], 0o700)
     if state["kind"] == "namespaces":
         namespace_hosts.make(state)
+    elif state["kind"] == "vm":
+        vm_hosts.make(state)
     hosts = hosts_of(state)
     try:
         start_unetds(state, hosts)
@@ -174,6 +190,7 @@ def down(name, forget):
     """Removes the testbed; returns whether there was any part of it."""
     with states.locked(name, wait=True), interruption.undisturbed():
         state = states.load(name)
+        shutil.rmtree(vm_hosts.consoles_of_failed(name), ignore_errors=True)
         left = namespaces.of_testbed(name) if os.geteuid() == 0 else []
         if state is None and not left:
             return False
