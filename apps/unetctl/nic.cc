@@ -263,6 +263,10 @@ Result<std::string> give_nic(const std::string& card, const fs::path& root) {
   const std::string alias = first_line_of(root / kDevices / nic->address / "modalias");
   load_module(alias);
   if (Status status = rebind(root, *nic, ""); !status) return tl::unexpected(status.error());
+  // A virtio card carries a device of its own, with another driver.
+  for (const std::string& child : names_in(root / kDevices / nic->address)) {
+    if (child.rfind("virtio", 0) == 0) load_module(first_line_of(root / kDevices / nic->address / child / "modalias"));
+  }
   const Nic now = read_nic(root, nic->address);
   if (now.driver.empty()) {
     return fail(Errc::unavailable, nic->address + " is free, but this kernel has no driver for it: `modprobe " + alias + "` tells why");
