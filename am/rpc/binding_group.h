@@ -24,6 +24,7 @@ class BindingGroup {
   static Result<BindingGroup> import(Client& client, std::span<const std::string_view> targets, const Interface& interface,
                                      Balance balance = Balance::round_robin);
   // Imports from all servers of one name, "NAME" or "NAME@HOST": those with ServerOptions::replica. Also finds those that start later.
+  // While none is there, a call waits up to 0.8 s.
   static Result<BindingGroup> of_replicas(Client& client, std::string_view name, const Interface& interface,
                                           Balance balance = Balance::round_robin);
 

@@ -23,7 +23,7 @@ struct Interface {
   friend constexpr bool operator==(const Interface&, const Interface&) noexcept = default;
 };
 
-// Servers of one name bind NAME/1, NAME/2 and so on, because a name has one owner (ServerOptions::replica, BindingGroup::of_replicas).
+// A name has one owner, so servers of one name bind NAME/1, NAME/2 and so on (ServerOptions::replica).
 inline constexpr uint32_t kReplicasMax = 8;
 // The name of one of them, from NAME or NAME@HOST.
 inline std::string replica_name(std::string_view name, uint32_t number) {

@@ -33,9 +33,10 @@ Result<std::unique_ptr<Server>> Server::create(Context& context, std::string_vie
     if (!threads) return tl::unexpected(threads.error());
     server->threads_ = std::move(*threads);
   }
-  Status bound = server->endpoint_->bind(options.replica ? replica_name(name, 1) : name);
-  for (uint32_t number = 2; options.replica && number <= kReplicasMax && !bound && bound.error().code == Errc::already_exists; ++number) {
-    bound = server->endpoint_->bind(replica_name(name, number));
+  const auto bind = [&](uint32_t number) { return server->endpoint_->bind(options.replica ? replica_name(name, number) : std::string(name)); };
+  Status bound = bind(1);
+  for (uint32_t number = 2; number <= kReplicasMax && options.replica && !bound && bound.error().code == Errc::already_exists; ++number) {
+    bound = bind(number);
   }
   if (!bound) return tl::unexpected(bound.error());
   return server;

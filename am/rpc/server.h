@@ -52,7 +52,7 @@ struct ServerOptions {
   uint64_t memory_max = 256 * 1024 * 1024;   // bytes of long arguments and of answers that wait; one caller gets half of it
   Nanoseconds spin = PollingTime::kAdaptive;  // time to poll before a wait sleeps
   uint32_t threads = 0;                      // for procedures that run in threads (RunIn::thread)
-  bool replica = false;                      // one of at most kReplicasMax servers of one name, which a BindingGroup finds
+  bool replica = false;                      // one of up to kReplicasMax servers of one name (BindingGroup::of_replicas)
 };
 
 struct ServerCounters {
@@ -65,7 +65,7 @@ struct ServerCounters {
 
 class Server final : public fiber::Poller {
  public:
-  // Binds `name`, or a replica's name of it. Errors: as am::Endpoint::create() and bind().
+  // Binds `name`; a replica binds the first free one of NAME/1 to NAME/8. Errors: as am::Endpoint::create() and bind().
   static Result<std::unique_ptr<Server>> create(Context& context, std::string_view name, const ServerOptions& options = {});
   // No procedure may run in a fiber any more.
   ~Server() override;
