@@ -91,20 +91,20 @@ void SimTransport::forget_idle() {
 
 // ---- time
 
-Nanoseconds SimTransport::computed() const noexcept {
-  Nanoseconds real = am::flow_now() - left_at_;
-  if (real > kSurelyOwnCore) real -= std::min(real, simulation_.stolen_time());
+// Never less than at an earlier time, because a clock does not go back.
+Nanoseconds SimTransport::computed(Nanoseconds real) const noexcept {
+  if (real > kSurelyOwnCore) real = std::max(kSurelyOwnCore, real - std::min(real, simulation_.stolen_time()));
   return slowed(real - std::min(real, kOwn));
 }
 
 void SimTransport::enter() {
-  simulation_.work(rank_, computed());
-  if (am::flow_now() - left_at_ > kSurelyOwnCore) simulation_.begin_stolen_time();
+  const Nanoseconds real = am::flow_now() - left_at_;
+  simulation_.work(rank_, computed(real));
+  if (real > kSurelyOwnCore) simulation_.begin_stolen_time();
   simulation_.let_others_catch_up(rank_);
 }
 
-// A later enter() subtracts as much, because a clock never goes back.
-Nanoseconds SimTransport::now() const noexcept { return simulation_.clock(rank_) + computed(); }
+Nanoseconds SimTransport::now() const noexcept { return simulation_.clock(rank_) + computed(am::flow_now() - left_at_); }
 
 // ---- sending
 

@@ -86,8 +86,8 @@ class SimTransport final : public Transport {
   using Timer = std::pair<Nanoseconds, Rank>;
 
   SimTransport(Simulation& simulation, Rank rank, MutableBytes memory);
-  // The machine's time for what the program has computed since leave().
-  Nanoseconds computed() const noexcept;
+  // The machine's time for what the program has computed in `real`, the time since leave().
+  Nanoseconds computed(Nanoseconds real) const noexcept;
   // The program has computed until now.
   void enter();
   // It computes from now on.
