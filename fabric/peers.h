@@ -48,8 +48,8 @@ struct Peer {
   uint32_t transfers = 0;                // long ones, that the peer has asked for
   PeerMemory memory;
 
-  // Most bytes in one message of Active Messages. A wire carries these in three frames. With more a lost frame would cost more, and the
-  // message would take so long on an empty wire that its delay looks like a queue.
+  // Most bytes in one message of Active Messages. A wire carries these in three frames. More would take so long on an empty wire that the
+  // delay looks like a queue.
   uint32_t part_max() const noexcept { return over_wire ? am::kPieceMax : am::kMediumMax; }
   void set_pace(Pace to) noexcept {
     pace = to;
