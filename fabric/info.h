@@ -8,7 +8,7 @@
 
 namespace unet::fabric {
 
-constexpr size_t kEagerMax = 16 * 1024;       // the limit of fi_inject(); also most bytes that travel with an envelope, over a wire Peer::part_max()
+constexpr size_t kEagerMax = 16 * 1024;       // the limit of fi_inject(), and of bytes with an envelope on a host
 constexpr size_t kTransmitSize = 1024;        // what a program plans with; more operations may be under way
 constexpr size_t kReceiveSize = 16 * 1024;    // posted receives of an endpoint
 constexpr size_t kUnexpectedMax = 128 * 1024; // messages of one peer that no receive has matched, before it must wait

@@ -33,7 +33,9 @@ Result<std::unique_ptr<Server>> Server::create(Context& context, std::string_vie
     if (!threads) return tl::unexpected(threads.error());
     server->threads_ = std::move(*threads);
   }
-  const auto bind = [&](uint32_t number) { return server->endpoint_->bind(options.replica ? replica_name(name, number) : std::string(name)); };
+  const auto bind = [&](uint32_t number) {
+    return server->endpoint_->bind(options.replica ? replica_name(name, number) : std::string(name));
+  };
   Status bound = bind(1);
   for (uint32_t number = 2; number <= kReplicasMax && options.replica && !bound && bound.error().code == Errc::already_exists; ++number) {
     bound = bind(number);
