@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-# recipes.py - the YAML of docs/CONTAINERS.md: it can be read, containers mount what is there, unetd takes its command line and policy, and
-# has the capabilities of its service.
+# recipes.py - the YAML of docs/CONTAINERS.md: it can be read, and containers mount what is there.
+# unetd takes its command line and policy, and has the capabilities of its service. It serves the commands of probes and hooks.
 #
 # Usage: recipes.py CONTAINERS.md UNIT UNETD
+import os
 import re
 import sys
 
-from daemon import directory, main, require, run
+from daemon import Unetd, directory, main, require, run
 
 DOCUMENT, UNIT, UNETD = sys.argv[1:4]
+UNETCTL = os.path.join(os.path.dirname(UNETD), "..", "unetctl", "unetctl")
 SKIP = 77
 try:
     import yaml
@@ -24,14 +26,20 @@ def read(path):
 
 OBJECTS = [each for block in re.findall(r"^```yaml\n(.*?)^```$", read(DOCUMENT), re.M | re.S) for each in yaml.safe_load_all(block)]
 PODS = [each if each["kind"] == "Pod" else each["spec"]["template"] for each in OBJECTS if each["kind"] in ("Pod", "DaemonSet")]
-CONTAINERS = [container for pod in PODS for container in pod["spec"]["containers"]]
+
+
+def containers_of(pod):
+    return pod["spec"].get("initContainers", []) + pod["spec"]["containers"]
+
+
+CONTAINERS = [container for pod in PODS for container in containers_of(pod)]
 
 
 def test_mounts():
     require(len(PODS) == 3 and len(CONTAINERS) == 4, f"{len(PODS)} pods with {len(CONTAINERS)} containers")
     for pod in PODS:
         volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
-        for container in pod["spec"]["containers"]:
+        for container in containers_of(pod):
             mounts = container["volumeMounts"]
             require({mount["name"] for mount in mounts} <= volumes, f"{container['name']} mounts what is not there")
             require("/run/unet" in [mount["mountPath"] for mount in mounts], f"{container['name']} has no directory of the socket")
@@ -48,6 +56,22 @@ def test_unetd_takes_its_command_line():
         for command in (container["command"][1:] for container in CONTAINERS if container["command"][0] == "unetd"):
             status, out, err = run(UNETD, "--check", *(here.get(word, word) for word in command))
             require(status == 0, f"{command}: {out}{err}")
+
+
+def test_sidecar_is_there_before_the_application():
+    sidecars = [container for pod in PODS for container in pod["spec"].get("initContainers", [])]
+    require([container["command"][0] for container in sidecars] == ["unetd"], f"{len(sidecars)} init containers")
+    require(sidecars[0]["restartPolicy"] == "Always" and "exec" in sidecars[0]["startupProbe"], "the application does not wait for unetd")
+
+
+def test_probes_and_hooks():
+    handlers = [handler for each in CONTAINERS for handler in (each.get("startupProbe"), each.get("lifecycle", {}).get("preStop")) if handler]
+    require(len(handlers) == 2, f"{len(handlers)} probes and hooks")
+    with directory() as d, Unetd(UNETD, "--socket", d + "/unet.sock"):
+        for program, *words in (handler["exec"]["command"] for handler in handlers):
+            require(program == "unetctl", f"not tried: {program}")
+            status, out, err = run(UNETCTL, *words, env=os.environ | {"UNET_NI": f"unix:{d}/unet.sock"})
+            require(status == 0, f"unetctl {words}: {out}{err}")
 
 
 def test_capabilities():
