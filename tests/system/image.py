@@ -15,7 +15,7 @@ import tarfile
 import tempfile
 
 from contained import NEEDS, PYTHON, SOCKET, contained
-from daemon import NOBODY, WAIT, Unetd, directory, main, require, run, wait_until
+from daemon import NOBODY, WAIT, Failure, Unetd, directory, main, require, run, wait_until
 
 SKIP = 77
 SOURCE, UNETD, UNETCTL, UNETCAT = (os.path.abspath(path) for path in sys.argv[1:5])
@@ -31,10 +31,13 @@ def image_of(packages):
     path = packages + "/image.tar"
     done = subprocess.run([SOURCE + "/scripts/oci-image", packages, path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           check=False)
-    if done.returncode != 0:
-        print(done.stdout[-4000:])
-        sys.exit(SKIP if "mmdebstrap makes no root" in done.stdout else 1)
+    require(done.returncode == 0, f"no image: {done.stdout[-4000:]}")
     return read(path)
+
+
+def plain_debian():
+    """Whether this machine can make one: that needs the network, and what mmdebstrap itself needs."""
+    return subprocess.run([SOURCE + "/scripts/new-debian", there + "/plain.tar", "--variant=essential"], check=False).returncode == 0
 
 
 def files_of(image):
@@ -133,7 +136,11 @@ with tempfile.TemporaryDirectory(prefix="unet-image-", dir="/var/tmp") as there:
     os.chmod(there, 0o755)
     PACKAGES, ROOT = there + "/packages", there + "/root"
     subprocess.run([SOURCE + "/scripts/packages", PACKAGES], stdout=subprocess.DEVNULL, check=True)
-    IMAGE = image_of(PACKAGES)
+    try:
+        IMAGE = image_of(PACKAGES)
+    except Failure as failure:
+        print(failure, flush=True)
+        sys.exit(1 if plain_debian() else SKIP)
     CONFIG, LAYER = parts_of(IMAGE)
     with tarfile.open(fileobj=io.BytesIO(LAYER)) as archive:
         archive.extractall(ROOT)
