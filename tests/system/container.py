@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# container.py - applications, and unetd itself, in namespaces of their own (contained.py): every path and layer within one host works
-# there, and the policy sees each user as the NI's user namespace does.
+# container.py - applications, and unetd itself, in namespaces of their own (contained.py).
+# Every path and layer within one host works there. The policy sees each user as the NI's user namespace does.
 #
 # Usage: container.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT UNETCAT RPC_PING SOCKETS_PEER
 import contextlib
