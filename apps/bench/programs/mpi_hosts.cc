@@ -1,28 +1,44 @@
-// mpi_hosts.cc - namespaces, cables and the script.
+// mpi_hosts.cc - the namespaces, their cables, and the script that mpirun calls in place of ssh.
 #include "apps/bench/programs/mpi_hosts.h"
 
-#include <stdlib.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "apps/bench/machine/command.h"
 
 namespace unet::bench {
 
+namespace {
+
+constexpr const char* kPrefix = "unet-bench";
+
+// Those of killed runs. A script has the name of the namespace that it enters.
+void remove_stale_agents() {
+  std::error_code error;
+  for (std::filesystem::directory_iterator each("/tmp", error), end; !error && each != end; each.increment(error)) {
+    const pid_t pid = owner_of_namespace(each->path().filename(), kPrefix);
+    if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH) unlink(each->path().c_str());
+  }
+}
+
+}  // namespace
+
 MpiHosts::MpiHosts(NamespacePair spaces, Veth cable, Veth wire) noexcept
     : spaces_(std::move(spaces)), cable_(std::move(cable)), wire_(std::move(wire)) {}
 
 MpiHosts::~MpiHosts() {
-  if (directory_.empty()) return;
-  std::error_code error;
-  std::filesystem::remove_all(directory_, error);
+  if (!agent_.empty()) unlink(agent_.c_str());
 }
 
 Result<std::unique_ptr<MpiHosts>> MpiHosts::create() {
-  auto spaces = NamespacePair::create();
+  remove_stale_agents();
+  auto spaces = NamespacePair::create(kPrefix);
   if (!spaces) return tl::unexpected(spaces.error());
   auto cable = spaces->add_veth({});
   auto wire = cable ? spaces->add_veth({.offloads = false}) : cable;
@@ -34,19 +50,20 @@ Result<std::unique_ptr<MpiHosts>> MpiHosts::create() {
 
 // Writes the script that mpirun calls as it would call ssh: with the name of a host, and the words of a command for the shell there.
 Status MpiHosts::write_agent() {
-  char directory[] = "/tmp/unet-bench-XXXXXX";
-  if (::mkdtemp(directory) == nullptr) return fail_errno("mkdtemp(/tmp/unet-bench-XXXXXX)", errno);
-  directory_ = directory;
-  const std::string agent = directory_ + "/agent";
-  std::ofstream(agent) << "#!/bin/sh\nshift\nexec ip netns exec " << spaces_.name_b() << " sh -c \"$*\"\n";
-  std::error_code error;
-  std::filesystem::permissions(agent, std::filesystem::perms::owner_all, error);
-  return error ? fail(Errc::system, agent + ": " + error.message()) : Status{};
+  const std::string path = "/tmp/" + spaces_.name_b();
+  std::FILE* const out = std::fopen(path.c_str(), "wxe");  // x: fails if another user has made that file
+  if (out == nullptr) return fail_errno("fopen(" + path + ")", errno);
+  agent_ = path;
+  std::fprintf(out, "#!/bin/sh\nshift\nexec ip netns exec %s sh -c \"$*\"\n", spaces_.name_b().c_str());
+  const bool executable = fchmod(fileno(out), 0700) == 0;
+  // A full disk shows here: the script is shorter than the buffer.
+  const bool written = std::fclose(out) == 0;
+  return executable && written ? Status{} : Status(fail_errno("the script for mpirun (" + path + ") cannot be written", errno));
 }
 
 std::vector<std::string> MpiHosts::options() const {
   const std::string network = cable_.address_a + "/24";
-  return {"--host", cable_.address_a + "," + cable_.address_b, "--mca", "plm_rsh_agent", directory_ + "/agent", "--mca",
+  return {"--host", cable_.address_a + "," + cable_.address_b, "--mca", "plm_rsh_agent", agent_, "--mca",
           "oob_tcp_if_include", network, "--mca", "btl_tcp_if_include", network};
 }
 

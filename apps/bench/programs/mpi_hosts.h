@@ -33,7 +33,7 @@ class MpiHosts {
 
   NamespacePair spaces_;
   Veth cable_, wire_;
-  std::string directory_;  // has the script; empty: none was made
+  std::string agent_;  // the script; empty: none was made
 };
 
 }  // namespace unet::bench
