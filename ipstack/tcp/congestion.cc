@@ -254,12 +254,12 @@ void Congestion::undo_loss() noexcept {
   }
   window_ = std::max(window_, static_cast<uint32_t>(prior_ * static_cast<float>(mss_)));
   threshold_ = std::max(threshold_, threshold_before_);
+  prior_ = prior_before_;
   if (threshold_ == ~uint32_t{0} && !is_dctcp()) {
     first_start_ = true;  // the first slow start continues
     hystart_ = {};
     return;
   }
-  prior_ = prior_before_;
   if (algorithm_ != Algorithm::cubic) return;
   cubic_.w_max = std::max(cubic_.w_max_before, cubic_.w_max);
   cubic_.epoch_start = 0;

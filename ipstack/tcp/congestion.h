@@ -25,7 +25,8 @@ class Congestion {
     uint32_t bytes_acked = 0, bytes_marked = 0;
     Sequence window_end{};
     bool begun = false;
-    // Of the receiver (3.2): first of all, acknowledge `earlier_ack`, with or without an echo.
+    // Of the receiver (3.2): first of all, acknowledge `earlier_ack`, with or without an echo. In the union, as only DCTCP needs it and
+    // Connection stays small.
     bool earlier_ack_due = false, earlier_echo = false;
     Sequence earlier_ack{};
   };
@@ -36,7 +37,7 @@ class Congestion {
   Congestion& operator=(const Congestion&) = delete;
   // `mss`: bytes of a segment; `window`: the initial window. `bbr`: what BBR needs besides.
   void start(const Options& options, uint32_t mss, uint32_t window, const Bbr::Start& bbr = {}) noexcept;
-  // After start(), for a connection that was moved: restores the window and ssthresh. BBR measures anew.
+  // After start(), for a connection that was moved: restores the window and ssthresh. BBR and DCTCP measure anew.
   void resume(uint32_t window, uint32_t threshold) noexcept;
   // Replaces the algorithm; the window stays. Without memory for BBR's model, CUBIC is used.
   void set_algorithm(Algorithm algorithm, const Bbr::Start& bbr) noexcept;

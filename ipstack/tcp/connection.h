@@ -415,7 +415,7 @@ class Connection {
   bool reset_due_ : 1 = false;
   bool first_due_ : 1 = false;        // the first lost piece is sent regardless of the window
   bool tail_probed_ : 1 = false, tail_probe_resent_ : 1 = false;
-  bool ecn_ : 1 = false;              // agreed in the handshake
+  bool ecn_ : 1 = false;              // agreed in the handshake; in SYN-SENT: the last SYN asked for it
   bool ecn_seen_ : 1 = false;         // a segment with ECT has arrived
   bool echo_ : 1 = false;             // set ECE on each segment: until CWR arrives, or with DCTCP until data arrives without a mark
   bool reduced_due_ : 1 = false;      // set CWR on the next new data

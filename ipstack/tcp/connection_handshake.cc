@@ -114,10 +114,10 @@ void Connection::take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept 
     ts_recent_second_ = static_cast<uint32_t>(now / kSecond);
   }
   // RFC 3168, 6.1.1: an ECN-setup SYN has ECE and CWR, an ECN-setup SYN,ACK has ECE alone. A host that sent a non-ECN-setup SYN does not
-  // use ECN.
+  // use ECN. Options may have changed since our SYN; ecn_ says whether it asked.
   const bool ece = segment.has(Flags::kEce), cwr = segment.has(Flags::kCwr);
   if (segment.has(Flags::kAck)) {
-    ecn_ = options_->ecn_wanted() == Ecn::on && !syn_resent_ && ece && !cwr;
+    ecn_ = ecn_ && ece && !cwr;
   } else {
     ecn_ = options_->ecn_wanted() != Ecn::off && ece && cwr && state_ == State::listen;
   }

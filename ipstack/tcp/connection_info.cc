@@ -88,7 +88,7 @@ Info Connection::info(Nanoseconds now) const noexcept {
   info.timestamps = stamps_;
   info.sack = sacks_;
   info.window_scaling = scales_;
-  info.ecn = ecn_;
+  info.ecn = ecn_ && state_ != State::syn_sent;
   info.ecn_seen = ecn_seen_;
   info.syn_data = fast_open_.data_taken();
   info.fast_open_failure = fast_open_.failure();

@@ -16,7 +16,8 @@ bool Connection::predicted(const ip::TcpView& segment, uint8_t ecn) const noexce
   const ip::TcpOptions& options = segment.options;
   if ((segment.flags & ~Flags::kPsh) != Flags::kAck || segment.sequence != received_.next()) return false;
   if (options.has_timestamps != stamps_ || options.sack_count != 0) return false;
-  if (ecn != 0 && ecn_ && (ecn == kMarked || !ecn_seen_ || (echo_ && congestion_.is_dctcp()))) return false;
+  const bool changes_echo = echo_ && congestion_.is_dctcp() && !segment.payload.empty();
+  if (ecn != 0 && ecn_ && (ecn == kMarked || !ecn_seen_ || changes_echo)) return false;
   if (stamps_ && static_cast<int32_t>(options.timestamp - ts_recent_) < 0) return false;
   if (received_.has_gaps() || fin_known_ || reader_gone_ || persisting_ || snd_wnd_ == 0 || segment.window == 0) return false;
   const bool calm = recovery_ == Recovery::none && forward_ == Forward::none && repeats_ == 0 && !tail_probed_ && !reordering_.in_round();

@@ -156,7 +156,7 @@ void Connection::note_mark(const ip::TcpView& segment, uint8_t ecn) noexcept {
   if (ecn != 0) ecn_seen_ = true;
   if (ecn == kMarked) ++shared_.counters.marks;
   if (congestion_.is_dctcp()) {
-    if (ecn != 0 && echo_ != (ecn == kMarked)) change_echo();
+    if (ecn != 0 && !segment.payload.empty() && echo_ != (ecn == kMarked)) change_echo();
     return;
   }
   if (segment.has(Flags::kCwr)) echo_ = false;

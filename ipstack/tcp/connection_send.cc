@@ -8,8 +8,8 @@ namespace {
 using Flags = ip::TcpFlags;
 }  // namespace
 
-// Order: resets, the handshake, DCTCP's earlier ACK, the tail loss probe, retransmissions, new data, window and keep-alive probes, then a
-// pure ACK if no segment carried it.
+// Order: resets, the handshake, DCTCP's earlier ACK, the tail loss probe, retransmissions. Then new data, window and keep-alive probes.
+// Last, a pure ACK if no segment carried it.
 bool Connection::poll_segment(Nanoseconds now, uint32_t length_max, Segment& segment) noexcept {
   if (next_segment(now, length_max, segment)) {
     count_out(segment, now);
@@ -182,8 +182,8 @@ void Connection::emit_syn(Segment& segment, Nanoseconds now) noexcept {
   fields.sequence = iss_;
   fields.flags = Flags::kSyn;
   // RFC 3168, 6.1.1.1: some networks drop an ECN-setup SYN, so a retransmitted SYN does not ask.
-  if (!answers && options_->ecn_wanted() == Ecn::on && !syn_sent_) fields.flags |= Flags::kEce | Flags::kCwr;
-  if (answers && ecn_) fields.flags |= Flags::kEce;
+  if (!answers) ecn_ = options_->ecn_wanted() == Ecn::on && !syn_sent_;
+  if (ecn_) fields.flags |= answers ? Flags::kEce : Flags::kEce | Flags::kCwr;
   fields.window = static_cast<uint16_t>(std::min<uint32_t>(room(), 0xFFFF));
   ip::TcpOptions& options = fields.options;
   options.mss = options_->mss;

@@ -71,8 +71,8 @@ struct Info {
   double bbr_pacing_gain = 0, bbr_cwnd_gain = 0;
   uint64_t bbr_bw_shortterm = 0;  // bytes per second, and bytes; ~0: no limit
   uint32_t bbr_inflight_shortterm = 0, bbr_inflight_longterm = 0;
-  // Fields of Linux's tcp_dctcp_info, 0 with other algorithms: whether data arrives marked, the estimated share of our own marked bytes in
-  // units of 1/1024, and the bytes of the present window.
+  // Fields of Linux's tcp_dctcp_info, 0 with other algorithms. ce_state: data arrives marked. alpha: the estimated share of our bytes that
+  // are marked, in units of 1/1024. ab_ecn and ab_tot: the marked bytes of the present window, and all.
   bool dctcp_ce_state = false;
   uint32_t dctcp_alpha = 0, dctcp_ab_ecn = 0, dctcp_ab_tot = 0;
   Nanoseconds busy_time = 0;     // time with data to send or in flight, including:

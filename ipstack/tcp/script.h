@@ -2,10 +2,10 @@
 //
 // One step per line; `#` begins a comment. A step may begin with the time that passes before it: `+200ms`, `+1.5s`, `+0`.
 //
-//   set NAME VALUE            an Options field, before any other step; times in milliseconds. Defaults differ: nagle, sack, timestamps,
-//                             window_scaling, ecn (1: passive, 2: on), forward_recovery, hystart and mtu_probing are 0. mss is 1000.
-//                             Buffers are 60000 and do not grow. congestion is NewReno, rto_min 200 ms. Further names: iss, irs, chunks,
-//                             records, timestamp_offset, cubic, bbr, dctcp, path (argument of limit_path()).
+//   set NAME VALUE            an Options field, at first or as a later setsockopt(); times in milliseconds. Defaults differ: nagle, sack,
+//                             timestamps, window_scaling, ecn (1: passive, 2: on), forward_recovery, hystart and mtu_probing are 0. mss
+//                             is 1000. Buffers are 60000 and do not grow. congestion is NewReno, rto_min 200 ms. Further names: iss, irs,
+//                             chunks, records, timestamp_offset, cubic, bbr, dctcp, path (argument of limit_path()).
 //                             `long_messages 0`: the times are those of single segments; `length_max N`: messages are seen uncut
 //   established [win N]       a passive open with a handshake of 100 ms, so that the RTO is 300 ms;  `connected`: an active open;
 //                             `established_ecn`: a passive open with ECN
