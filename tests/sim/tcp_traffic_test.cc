@@ -9,7 +9,7 @@ using namespace unet::tcp::sim;
 
 namespace {
 
-constexpr SimTree kFull{.leaf = 4, .spines = 4, .buffer = 16 << 20}, kOversubscribed{.leaf = 4, .spines = 1, .buffer = 16 << 20};
+constexpr SimTree kFull{.leaf = 4, .spines = 4, .buffer = 16 << 20}, kOversubscribed{.leaf = 4, .spines = 1, .buffer = 2 << 20};
 using enum TrafficPattern;
 
 struct Outcome {
@@ -56,11 +56,11 @@ TEST_CASE("TCP: marks above a threshold keep queues short, where drops alone fil
   // The links between switches carry less than the load: whatever reacts late leaves a full buffer before it.
   for (const uint64_t seed : {3, 4, 5}) {
     Traffic traffic{.pattern = permutation, .nodes = 8, .load = 0.9, .tree = kOversubscribed};
-    const auto [drops, without] = simulate(traffic, seed);
+    const TrafficResult drops = simulate(traffic, seed).result;
     traffic.mark_above = 128 << 10;
     const auto [marks, with] = simulate(traffic, seed, Ecn::on);
     CAPTURE(seed, drops.goodput, drops.dropped, marks.goodput, marks.dropped, with.marks, with.reductions);
-    CHECK(without.marks == 0);
+    CHECK(drops.dropped > 0);
     CHECK(with.marks > 0);
     CHECK(with.reductions > 0);
     CHECK(with.reductions < with.marks);  // once per window
@@ -70,9 +70,7 @@ TEST_CASE("TCP: marks above a threshold keep queues short, where drops alone fil
     CAPTURE(shares.goodput, shares.dropped, counted.marks, counted.reductions);
     CHECK(counted.marks > 0);
     CHECK(shares.dropped == 0);
-    CHECK(shares.goodput > 0.95 * marks.goodput);
-    // Without ECN the same ports mark nothing.
-    CHECK(simulate(traffic, seed).counters.marks == 0);
+    CHECK(2 * counted.reductions > 3 * with.reductions);  // more often than CUBIC's, but smaller
   }
 }
 
