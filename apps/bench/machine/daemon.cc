@@ -1,7 +1,6 @@
 // daemon.cc - finding, starting and ending unetd.
 #include "apps/bench/machine/daemon.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "apps/bench/machine/command.h"
+#include "apps/bench/machine/stale_names.h"
 #include "unet/base/time.h"
 
 namespace unet::bench {
@@ -44,15 +44,8 @@ void remove_directory(const std::string& directory) {
 // Those of killed runs.
 void remove_stale_directories() {
   const std::string stem = std::string(kDirectoryStem).substr(5);
-  DIR* tmp = opendir("/tmp");
-  if (tmp == nullptr) return;
-  while (const dirent* entry = readdir(tmp)) {
-    const std::string name = entry->d_name;
-    if (name.rfind(stem, 0) != 0) continue;
-    const pid_t pid = std::atoi(name.c_str() + stem.size());
-    if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH) remove_directory("/tmp/" + name);
-  }
-  closedir(tmp);
+  const auto owner = [&](const std::string& name) { return name.rfind(stem, 0) == 0 ? std::atoi(name.c_str() + stem.size()) : 0; };
+  for (const std::string& name : stale_names("/tmp", owner)) remove_directory("/tmp/" + name);
 }
 
 // Waits for unetd's ready byte; false if it ended or took too long.

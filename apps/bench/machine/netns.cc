@@ -1,13 +1,11 @@
 // netns.cc - namespaces and veth pairs, through iproute2's `ip` and ethtool's ioctl.
 #include "apps/bench/machine/netns.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,6 +15,7 @@
 #include <cstring>
 
 #include "apps/bench/machine/command.h"
+#include "apps/bench/machine/stale_names.h"
 
 namespace unet::bench {
 
@@ -99,14 +98,8 @@ pid_t owner_of_namespace(const std::string& name, const std::string& prefix) {
 }
 
 int remove_stale_namespaces(const std::string& prefix) {
-  DIR* directory = opendir(kNamespaceDirectory);
-  if (directory == nullptr) return 0;
-  std::vector<std::string> stale;
-  while (const dirent* entry = readdir(directory)) {
-    const pid_t pid = owner_of_namespace(entry->d_name, prefix);
-    if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH) stale.emplace_back(entry->d_name);
-  }
-  closedir(directory);
+  const std::vector<std::string> stale =
+      stale_names(kNamespaceDirectory, [&](const std::string& name) { return owner_of_namespace(name, prefix); });
   for (const std::string& name : stale) remove_namespace(name);
   return static_cast<int>(stale.size());
 }

@@ -1,16 +1,15 @@
 // mpi_hosts.cc - the namespaces, their cables, and the script that mpirun calls in place of ssh.
 #include "apps/bench/programs/mpi_hosts.h"
 
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <utility>
 
 #include "apps/bench/machine/command.h"
+#include "apps/bench/machine/stale_names.h"
 
 namespace unet::bench {
 
@@ -20,11 +19,8 @@ constexpr const char* kPrefix = "unet-bench";
 
 // Those of killed runs. A script has the name of the namespace that it enters.
 void remove_stale_agents() {
-  std::error_code error;
-  for (std::filesystem::directory_iterator each("/tmp", error), end; !error && each != end; each.increment(error)) {
-    const pid_t pid = owner_of_namespace(each->path().filename(), kPrefix);
-    if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH) unlink(each->path().c_str());
-  }
+  const auto owner = [](const std::string& name) { return owner_of_namespace(name, kPrefix); };
+  for (const std::string& name : stale_names("/tmp", owner)) unlink(("/tmp/" + name).c_str());
 }
 
 }  // namespace
