@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/unetctl/interface.h"
+#include "apps/unetctl/machine_files.h"
 #include "apps/unetctl/table.h"
 #include "unet/version.h"
 
@@ -24,13 +25,6 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kPacketMemoryMib = 256;  // what DPDK takes for its ports, unless a port says otherwise
 
-std::string first_line(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 // The rest of the line that begins so, without the blanks before it.
 std::string rest_of_line(const fs::path& path, const std::string& begin) {
   std::ifstream file(path);
@@ -38,13 +32,6 @@ std::string rest_of_line(const fs::path& path, const std::string& begin) {
     if (line.rfind(begin, 0) == 0) return line.substr(std::min(line.size(), line.find_first_not_of(" \t", begin.size())));
   }
   return {};
-}
-
-std::vector<fs::path> entries(const fs::path& directory) {
-  std::vector<fs::path> found;
-  std::error_code error;
-  for (const auto& each : fs::directory_iterator(directory, error)) found.push_back(each.path());
-  return found;
 }
 
 bool is_there(const fs::path& path) {
@@ -92,8 +79,8 @@ Finding clock(const Machine& machine) {
 }
 
 Finding interrupts(const Machine& machine) {
-  for (const fs::path& process : entries(machine.root / "proc")) {
-    if (first_line(process / "comm") != "irqbalance") continue;
+  for (const std::string& process : names_in(machine.root / "proc")) {
+    if (first_line(machine.root / "proc" / process / "comm") != "irqbalance") continue;
     return {State::slow, "irqbalance runs: it may move interrupts to cores that poll", "systemctl disable --now irqbalance"};
   }
   return {State::ok, "no irqbalance", ""};
@@ -101,9 +88,10 @@ Finding interrupts(const Machine& machine) {
 
 Finding hugepages(const Machine& machine) {
   uint64_t free_mib = 0;
-  for (const fs::path& size : entries(machine.root / "sys/kernel/mm/hugepages")) {
-    const uint64_t kib = std::strtoull(size.filename().c_str() + std::string("hugepages-").size(), nullptr, 10);
-    free_mib += std::strtoull(first_line(size / "free_hugepages").c_str(), nullptr, 10) * kib / 1024;
+  const fs::path pages = machine.root / "sys/kernel/mm/hugepages";
+  for (const std::string& size : names_in(pages)) {
+    const uint64_t kib = std::strtoull(size.c_str() + std::string("hugepages-").size(), nullptr, 10);
+    free_mib += std::strtoull(first_line(pages / size / "free_hugepages").c_str(), nullptr, 10) * kib / 1024;
   }
   const std::string found = std::to_string(free_mib) + " MiB are free";
   if (free_mib >= kPacketMemoryMib) return {State::ok, found, ""};
@@ -121,7 +109,7 @@ Finding locked_memory(const Machine& machine) {
 Finding vfio(const Machine& machine) {
   const bool loaded = is_there(machine.root / "dev/vfio/vfio");
   if (!loaded) return {State::missing, "no /dev/vfio/vfio: no PCI device can be a wire", "modprobe vfio-pci"};
-  if (!entries(machine.root / "sys/kernel/iommu_groups").empty()) return {State::ok, "with an IOMMU", ""};
+  if (!names_in(machine.root / "sys/kernel/iommu_groups").empty()) return {State::ok, "with an IOMMU", ""};
   return {State::missing, "no IOMMU: a card that is a wire can write to all memory", "boot with intel_iommu=on or amd_iommu=on"};
 }
 

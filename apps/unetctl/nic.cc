@@ -15,11 +15,11 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <optional>
 
 #include <nlohmann/json.hpp>
 
+#include "apps/unetctl/machine_files.h"
 #include "apps/unetctl/table.h"
 
 namespace unet::unetctl {
@@ -30,21 +30,6 @@ namespace fs = std::filesystem;
 constexpr const char* kDevices = "sys/bus/pci/devices";
 constexpr const char* kDrivers = "sys/bus/pci/drivers";
 constexpr const char* kUnsafe = "sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
-
-std::string first_line_of(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-std::vector<std::string> names_in(const fs::path& directory) {
-  std::vector<std::string> found;
-  std::error_code error;
-  for (const auto& each : fs::directory_iterator(directory, error)) found.push_back(each.path().filename());
-  std::sort(found.begin(), found.end());
-  return found;
-}
 
 // The last part of what a link names, or nothing.
 std::string link_name(const fs::path& link) {
@@ -77,10 +62,10 @@ std::string offloads_of(const std::string& interface) {
 
 void read_interface(const fs::path& root, Nic& nic) {
   const fs::path interface = root / "sys/class/net" / nic.interfaces.front();
-  nic.up = (std::strtoul(first_line_of(interface / "flags").c_str(), nullptr, 16) & IFF_UP) != 0;
-  nic.link = first_line_of(interface / "operstate");
+  nic.up = (std::strtoul(first_line(interface / "flags").c_str(), nullptr, 16) & IFF_UP) != 0;
+  nic.link = first_line(interface / "operstate");
   // The kernel refuses to read the speed of an interface that is down, and says -1 if the card does not tell.
-  const long speed = nic.up ? std::atol(first_line_of(interface / "speed").c_str()) : 0;
+  const long speed = nic.up ? std::atol(first_line(interface / "speed").c_str()) : 0;
   if (speed > 0) nic.link += " " + std::to_string(speed) + " Mbit/s";
   for (const std::string& queue : names_in(interface / "queues")) nic.queues += queue.rfind("rx-", 0) == 0;
   if (root == "/") nic.offloads = offloads_of(nic.interfaces.front());
@@ -101,7 +86,7 @@ std::string user_of(const fs::path& root, const std::vector<std::string>& doors)
     for (const std::string& number : names_in(descriptors)) {
       std::error_code error;
       if (std::find(doors.begin(), doors.end(), fs::read_symlink(descriptors / number, error)) == doors.end()) continue;
-      return first_line_of(root / "proc" / process / "comm") + " " + process;
+      return first_line(root / "proc" / process / "comm") + " " + process;
     }
   }
   return {};
@@ -110,7 +95,7 @@ std::string user_of(const fs::path& root, const std::vector<std::string>& doors)
 Nic read_nic(const fs::path& root, const std::string& address) {
   const fs::path device = root / kDevices / address;
   const auto number = [&](const char* file) {
-    const std::string text = first_line_of(device / file);
+    const std::string text = first_line(device / file);
     return text.rfind("0x", 0) == 0 ? text.substr(2) : text;
   };
   Nic nic;
@@ -119,8 +104,8 @@ Nic read_nic(const fs::path& root, const std::string& address) {
   nic.driver = link_name(device / "driver");
   // VFIO without an IOMMU makes a group of its own kind.
   const std::string group = link_name(device / "iommu_group");
-  if (first_line_of(device / "iommu_group/name") != "vfio-noiommu") nic.iommu_group = group;
-  const std::string node = first_line_of(device / "numa_node");
+  if (first_line(device / "iommu_group/name") != "vfio-noiommu") nic.iommu_group = group;
+  const std::string node = first_line(device / "numa_node");
   nic.numa_node = node.empty() ? -1 : std::atoi(node.c_str());
   nic.interfaces = names_in(device / "net");
   for (const std::string& child : names_in(device)) {
@@ -210,7 +195,7 @@ std::vector<Nic> find_nics(const fs::path& root) {
   std::vector<Nic> found;
   for (const std::string& address : names_in(root / kDevices)) {
     constexpr const char* kNetwork = "0x02";
-    if (first_line_of(root / kDevices / address / "class").rfind(kNetwork, 0) == 0) found.push_back(read_nic(root, address));
+    if (first_line(root / kDevices / address / "class").rfind(kNetwork, 0) == 0) found.push_back(read_nic(root, address));
   }
   return found;
 }
@@ -260,12 +245,12 @@ Result<std::string> give_nic(const std::string& card, const fs::path& root) {
   if (!nic) return tl::unexpected(nic.error());
   if (!nic->driver.empty() && !is_handed_over(nic->driver)) return nic->address + " is the kernel's: " + driver_text(*nic) + "\n";
   if (!nic->user.empty()) return fail(Errc::already_exists, "the process " + nic->user + " uses " + nic->address + ": end it first");
-  const std::string alias = first_line_of(root / kDevices / nic->address / "modalias");
+  const std::string alias = first_line(root / kDevices / nic->address / "modalias");
   load_module(alias);
   if (Status status = rebind(root, *nic, ""); !status) return tl::unexpected(status.error());
   // A virtio card carries a device of its own, with another driver.
   for (const std::string& child : names_in(root / kDevices / nic->address)) {
-    if (child.rfind("virtio", 0) == 0) load_module(first_line_of(root / kDevices / nic->address / child / "modalias"));
+    if (child.rfind("virtio", 0) == 0) load_module(first_line(root / kDevices / nic->address / child / "modalias"));
   }
   const Nic now = read_nic(root, nic->address);
   if (now.driver.empty()) {
