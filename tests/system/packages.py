@@ -46,10 +46,8 @@ def dependencies(packages):
 
 def new_debian(root, *packages):
     """A new minimal Debian with these packages; says why there is none."""
-    sources = [path for path in ("/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list") if os.path.exists(path)][:1]
-    release = must("bash", "-c", ". /etc/os-release; echo $VERSION_CODENAME").strip()
     more = [f"--include={','.join(packages)}"] if packages else []
-    done = subprocess.run(["mmdebstrap", "--variant=minbase", *more, release, root, *sources],
+    done = subprocess.run([SOURCE + "/scripts/new-debian", root, "--variant=minbase", *more],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         print(done.stdout[-4000:])
