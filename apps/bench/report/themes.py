@@ -93,7 +93,7 @@ def category(row):
 def traffic(report):
     titles = {"goodput": "What a receiver handles", "p99": "99th percentile of requests, from when they are due", "fairness": "Jain's index of flows",
               "simulator_events": "Events of the simulator per second", "simulator_memory": "Memory of the simulator per node"}
-    notes = {"p99": "A request that still waits at the end counts with its age: where goodput is below the load, p99 would grow with the time simulated."}
+    notes = {"p99": "A request that still waits at the end counts with its age. So where goodput is below the load, p99 would grow with the time simulated."}
     rows = report.select("am-traffic") + report.select("tcp-traffic")
     return [dots(f"traffic-{kind}", title, [row for row in rows if row.metric.startswith(kind)],
                  lambda row: f"{row.metric.partition('_')[2].replace('_', ' ')}, {row.size} nodes", lambda row: row.path, note=notes.get(kind, ""))
