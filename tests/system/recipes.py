@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# recipes.py - the YAML of docs/CONTAINERS.md: it can be read, and containers mount what is there.
+# recipes.py - the YAML of docs/CONTAINERS.md: it can be read, and containers mount what is there. They run programs of the image.
 # unetd takes its command line and policy, and has the capabilities of its service. It serves the commands of probes and hooks.
 #
 # Usage: recipes.py CONTAINERS.md UNIT UNETD
@@ -10,6 +10,7 @@ import sys
 from daemon import Unetd, directory, main, require, run
 
 DOCUMENT, UNIT, UNETD = sys.argv[1:4]
+DEBIAN = os.path.join(os.path.dirname(DOCUMENT), "..", "debian")
 UNETCTL = os.path.join(os.path.dirname(UNETD), "..", "unetctl", "unetctl")
 SKIP = 77
 try:
@@ -45,6 +46,17 @@ def test_mounts():
             require("/run/unet" in [mount["mountPath"] for mount in mounts], f"{container['name']} has no directory of the socket")
             require(container["command"][0] == "unetd" or container["env"] == [{"name": "UNET_NI", "value": "unix:/run/unet/unet.sock"}],
                     f"{container['name']} does not find the socket")
+
+
+def test_image():
+    """It has the packages unetd and unet-tools. Their version is its tag (scripts/oci-image)."""
+    version = re.match(r"unet \((\S+)\)", read(DEBIAN + "/changelog"))[1]
+    tags = set(re.findall(r"\bunet:(\d\S*)", read(DOCUMENT)))
+    require(tags == {version.translate(str.maketrans("~+:", "---"))}, f"the document names {tags}, and the image is of {version}")
+    installed = "".join(read(f"{DEBIAN}/{package}.install") for package in ("unetd", "unet-tools")).split()
+    for container in CONTAINERS:
+        require(container["image"].startswith("unet:"), f"{container['name']} runs {container['image']}")
+        require("usr/bin/" + container["command"][0] in installed, f"{container['name']}: the image has no {container['command'][0]}")
 
 
 def test_unetd_takes_its_command_line():
