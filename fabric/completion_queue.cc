@@ -120,7 +120,7 @@ ssize_t CompletionQueue::take(void* to, size_t count, fi_addr_t* sources) noexce
 
 ssize_t CompletionQueue::read(void* to, size_t count, fi_addr_t* sources) {
   const Locked locked(domain_.lock());
-  if (count_ == 0) {
+  if (count_ == 0 || count == 0) {  // programs read no entries to make progress
     if (sources == nullptr) reader_ = {static_cast<char*>(to), count};
     waiter_.progress();
     const size_t given = sources == nullptr ? count - std::exchange(reader_.room, 0) : 0;
