@@ -1,8 +1,12 @@
 // wire_test.cc - messages between two hosts: what a wire loses, and into how many frames a message is cut.
 #include <catch2/catch.hpp>
+#include <rdma/fi_rma.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <memory>
+#include <utility>
 
 #include "am/endpoint.h"
 #include "fabric/protocol.h"
@@ -39,16 +43,54 @@ class Hosts {
   const TestDaemon left_, right_;
 };
 
-// The bytes of a peer's messages that an endpoint of Active Messages has received.
-struct Heard {
-  size_t bytes = 0, most = 0;  // most: in one message
-};
+// An endpoint of Active Messages that answers as the provider does, and measures the payloads that it receives.
+class Listener {
+ public:
+  Listener() {
+    for (const uint8_t handler : {Handlers::kEager, Handlers::kPiece, Handlers::kWrite}) endpoint_->set_handler(handler, hear, this);
+    endpoint_->set_handler(Handlers::kHello, welcome, this);
+    endpoint_->set_handler(Handlers::kReady, [](am::Token& token, void*) { go(token, token.argument(5)); }, nullptr);
+    endpoint_->set_handler(Handlers::kWriteFrom, [](am::Token& token, void*) { go(token, token.argument(1)); }, nullptr);
+    must(endpoint_->bind("peer").has_value(), "bind");
+  }
 
-void hear(am::Token& token, void* heard) {
-  Heard& of = *static_cast<Heard*>(heard);
-  of.bytes += token.payload().size();
-  of.most = std::max(of.most, token.payload().size());
-}
+  // Polls this endpoint and that side until `bytes` have come.
+  void wait(const Side& side, size_t bytes) {
+    const Nanoseconds end = monotonic_now() + 30 * kSecond;
+    while (bytes_ < bytes && monotonic_now() < end) poll(side);
+    CHECK(std::exchange(bytes_, 0) == bytes);
+  }
+  void poll(const Side& side) {
+    fi_cq_read(side.queue, nullptr, 0);
+    endpoint_->poll();
+  }
+  // Asks the side that has said hello for memory that it registered with that key.
+  void read(const Side& side, uint32_t key, uint32_t length) {
+    if (!endpoint_->in_use(0)) must(endpoint_->map_back(0, source_).has_value(), "map_back");
+    const std::array<uint32_t, 8> words{MessageFlags::kPieces, 0, 0, 0, key, 0, length, 0};
+    while (endpoint_->request_now(0, Handlers::kRead, {}, words) == am::Outcome::not_sent) poll(side);
+  }
+  size_t most() noexcept { return std::exchange(most_, 0); }  // bytes in one message since the last call
+
+ private:
+  static void hear(am::Token& token, void* listener) {
+    Listener& of = *static_cast<Listener*>(listener);
+    of.bytes_ += token.payload().size();
+    of.most_ = std::max(of.most_, token.payload().size());
+  }
+  static void welcome(am::Token& token, void* listener) {
+    constexpr Identity kNobody{.process = 0, .address = 0, .secret = {}, .copies = -1};
+    static_cast<Listener*>(listener)->source_ = token.source();
+    token.reply_medium(Handlers::kWelcome, as_bytes(&kNobody, sizeof kNobody),
+                       std::array{kProtocolVersion, static_cast<uint32_t>(fabric::Answer::accepted)});
+  }
+  static void go(am::Token& token, uint32_t operation) { token.reply_short(Handlers::kGo, std::array{operation, 0u}); }
+
+  Context context_ = *Context::open();
+  const std::unique_ptr<am::Endpoint> endpoint_ = std::move(*am::Endpoint::create(context_, {.both_ways = true}));
+  uint64_t source_ = 0;
+  size_t bytes_ = 0, most_ = 0;
+};
 
 }  // namespace
 
@@ -75,36 +117,28 @@ TEST_CASE("a message arrives over a wire that loses frames though only its recei
   }
 }
 
-TEST_CASE("over a wire a message travels in parts of at most three frames") {
+TEST_CASE("over a wire messages, writes and reads travel in parts of at most three frames") {
   const Hosts hosts;
   hosts.choose_left();
-  Side sender;
+  Side side;
   hosts.choose_right();
-  Context context = *Context::open();
-  const auto peer = std::move(*am::Endpoint::create(context));
-  Heard heard;
-  for (const uint8_t handler : {Handlers::kEager, Handlers::kPiece}) peer->set_handler(handler, hear, &heard);
-  peer->set_handler(Handlers::kHello, [](am::Token& token, void*) {
-    constexpr Identity kNobody{.process = 0, .address = 0, .secret = {}, .copies = -1};
-    token.reply_medium(Handlers::kWelcome, as_bytes(&kNobody, sizeof kNobody),
-                       std::array{kProtocolVersion, static_cast<uint32_t>(fabric::Answer::accepted)});
-  }, nullptr);
-  peer->set_handler(Handlers::kReady, [](am::Token& token, void*) {
-    token.reply_short(Handlers::kGo, std::array{token.argument(5), 0u});
-  }, nullptr);
-  REQUIRE(peer->bind("peer").has_value());
+  Listener peer;
   fi_addr_t to = FI_ADDR_NOTAVAIL;
-  REQUIRE(fi_av_insert(sender.vector, "unet://right/peer", 1, &to, 0, nullptr) == 1);
+  REQUIRE(fi_av_insert(side.vector, "unet://right/peer", 1, &to, 0, nullptr) == 1);
   for (const size_t size : {size_t{100}, size_t{am::kPieceMax}, size_t{am::kMediumMax}, size_t{100'000}}) {
-    heard = {};
+    const size_t most = std::min<size_t>(size, am::kPieceMax);
     const std::string text(size, 'x');
-    REQUIRE(fi_tsend(sender.endpoint, text.data(), size, nullptr, to, 0, nullptr) == 0);
-    const Nanoseconds end = monotonic_now() + 30 * kSecond;
-    while (heard.bytes < size && monotonic_now() < end) {
-      fi_cq_read(sender.queue, nullptr, 0);
-      peer->poll();
-    }
-    CHECK(heard.bytes == size);
-    CHECK(heard.most == std::min<size_t>(size, am::kPieceMax));
+    REQUIRE(fi_tsend(side.endpoint, text.data(), size, nullptr, to, 0, nullptr) == 0);
+    peer.wait(side, size);
+    CHECK(peer.most() == most);
+    while (fi_write(side.endpoint, text.data(), size, nullptr, to, 0, 42, nullptr) == -FI_EAGAIN) peer.poll(side);
+    peer.wait(side, size);
+    CHECK(peer.most() == most);
+    fid_mr* region = nullptr;
+    REQUIRE(fi_mr_reg(side.domain, text.data(), size, FI_REMOTE_READ, 0, 42, 0, &region, nullptr) == 0);
+    peer.read(side, 42, static_cast<uint32_t>(size));
+    peer.wait(side, size);
+    CHECK(peer.most() == most);
+    REQUIRE(fi_close(&region->fid) == 0);
   }
 }
