@@ -14,7 +14,8 @@ def links(source):
                 yield number, "link", target
 
 
-THREATS_TEST = re.compile(r"`(\w+_test|\w+\.py|fuzz_\w+)`")
+THREATS_TEST = re.compile(r"`(\w+_test|\w+\.py|fuzz_\w+)(?:: ([^`]*))?`")
+CASE_MIN = 12  # characters of a case's name before `*`
 SCRIPTS = re.compile(r"scripts `[^`]+`(?:, `[^`]+`)*")
 
 
@@ -33,10 +34,23 @@ def threat_blocks(source):
             block.append(line.strip())
 
 
-def has_test(name, sources):
-    """The tree has this test: `name` is its file's, or meson's, which may begin with the directory's."""
-    ending = f"_{name.removeprefix('fuzz_')}_fuzz.cc" if name.startswith("fuzz_") else f"_{name}" if name.endswith(".py") else f"_{name}.cc"
-    return any(("_" + source.path.replace("/", "_")).endswith(ending) for source in sources)
+def missing_test(name, case, sources):
+    """The part of a test's name in a document that the tree lacks; None: nothing is missing. A case may be a beginning and `*`."""
+    if name.startswith("fuzz_"):
+        endings = (f"_{name.removeprefix('fuzz_')}_fuzz.cc",)
+    else:  # the file's name, or meson's test name, which may begin with the directory's name
+        endings = (f"_{name}",) if name.endswith(".py") else (f"_{name}.cc",)
+    files = [source for source in sources if ("_" + source.path.replace("/", "_")).endswith(endings)]
+    if not files:
+        return f"there is no test `{name}`"
+    if case is None:
+        return None
+    before, after = ("def ", "(") if name.endswith(".py") else ('TEST_CASE("', '"')
+    wanted = before + (case[:-1] if case.endswith("*") else case + after)
+    found = sum(wanted in line for file in files for line in file.lines)
+    if case.endswith("*") and (len(case) <= CASE_MIN or found > 1):
+        return f'`{name}`: "{case}" may be several'
+    return None if found else f'`{name}` has no "{case}"'
 
 
 def missing_scripts(root, text):
@@ -47,22 +61,22 @@ def missing_scripts(root, text):
 
 
 def threats(root, source, sources):
-    """Each item of docs/THREATS.md names a test, or stands below text of its heading that does, or says that nothing stops the lie."""
+    """Each item of docs/THREATS.md names a test, or says "The same." below one that does, or that nothing stops the lie. Tests exist."""
     if not source.path.endswith("THREATS.md"):
         return
-    tested = None  # the heading whose text names tests
+    above = None  # the heading whose last item has a test
     for number, heading, text in threat_blocks(source):
         named = THREATS_TEST.findall(text)
         if text.startswith("- "):
-            if not named and tested != heading and "nothing stops" not in text:
-                yield number, "threats", "no test is named"
+            if not named and not (above == heading and text.endswith(" The same.")) and "nothing stops" not in text:
+                yield number, "threats", "no test is named: `file: case; case`"
+            above = heading if named or (above == heading and text.endswith(" The same.")) else None
         elif text.startswith("|"):
             yield number, "threats", "a threat is an item of a list, so that its tests are looked for"
-        elif named:
-            tested = heading
-        for name in named:
-            if not has_test(name, sources):
-                yield number, "threats", f"there is no test `{name}`"
+        for name, cases in named:
+            for case in cases.split("; ") if cases else [None]:
+                if missing := missing_test(name, case, sources):
+                    yield number, "threats", missing
         for missing in missing_scripts(root, text):
             yield number, "threats", missing
 

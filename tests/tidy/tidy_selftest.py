@@ -118,19 +118,22 @@ class FileRules(Tree):
 
     def test_threats_name_tests_that_exist(self):
         self.write("tests/system/one.py", "def test_it():\n    pass\n")
-        self.write("unet/ring_test.cc", "// ring_test.cc - tests.\n")
+        cases = ("it holds", "that too", "it holds, so it does", "it holds, for one", "it holds, for two")
+        self.write("unet/ring_test.cc", "// ring_test.cc - tests.\n" + "".join(f'TEST_CASE("{case}") {{}}\n' for case in cases))
         self.write("tests/fuzz/frame_fuzz.cc", "// frame_fuzz.cc - tests.\n")
         self.write("ipstack/tcp/scripts/open/active.tcp", "")
-        items = "### A memory\n- One: so. {}\n- Two: nothing stops it.\n"
-        for good in ("`ring_test`, `one.py`", "`unet_ring_test`", "`fuzz_frame`", "`ring_test` (scripts `open`)"):
+        items = "### A memory\n- One: so. {}\n- Two: also.\n  The same.\n- Three: nothing stops it.\n"
+        for good in ("`ring_test: it holds; that too`, `one.py: test_it`", "`unet_ring_test`", "`ring_test: it holds,\n  so it*`", "`fuzz_frame`",
+                     "`ring_test: it holds` (scripts `open`)"):
             self.write("docs/THREATS.md", items.format(good))
             self.assertEqual(self.rules("docs/THREATS.md"), [], good)
-        for bad in ("`other_test`", "`two.py`", "`fuzz_ring`", "`ring_test` (scripts `close`)", "`bad_crc`"):
+        for bad in ("`ring_test: it is gone`", "`ring_test: it hold`", "`ring_test: that too; it is gone`", "`other_test`", "`one.py: test_that`",
+                    "`fuzz_ring`", "`ring_test: it is gone, so*`", "`ring_test: it holds, for*`", "`ring_test: that*`",
+                    "`ring_test: it holds` (scripts `close`)"):
             self.write("docs/THREATS.md", items.format(bad))
             self.assertEqual(self.rules("docs/THREATS.md"), ["threats"], bad)
-        self.write("docs/THREATS.md", "### A\nIts text: `ring_test`\n- One: so.\n- Two: `one.py`\n- Three: so.\n")
-        self.assertEqual(self.rules("docs/THREATS.md"), [])
-        for bad in ("### A\n- One: `ring_test`\n- Two: so.\n", "### A\n`ring_test`\n- One: so.\n### B\n- Two: so.\n",
+        for bad in ("### A\n- One: so.\n", "### A\n- One: so. The same.\n", "### A\n- One: `ring_test`\n### B\n- Two: so. The same.\n",
+                    "### A\n- One: `ring_test`\n- Two: nothing stops it.\n- Three: so. The same.\n", "### A\n- One: `bad_crc`.\n",
                     "| a | test |\n|---|---|\n| b | `ring_test` |\n", "The test `other_test` is of all.\n"):
             self.write("docs/THREATS.md", bad)
             self.assertEqual(self.rules("docs/THREATS.md"), ["threats"], bad)
