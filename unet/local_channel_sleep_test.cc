@@ -14,18 +14,20 @@
 namespace unet::local_channel_sleep_test {
 namespace {
 
-// Sleeps like an endpoint: announces, fences, checks once more, sleeps. Returns false if nothing woke it for far too long.
+// Sleeps like an endpoint: announces, fences, checks once more, sleeps, for at most kSleepMax while the peer wakes it seldom. Returns false
+// if nothing woke it for far too long.
 template <typename Ready>
 bool sleep_until(LocalChannel& channel, bool for_room, Ready ready, bool often = false) {
   while (true) {
     if (!channel.announce_sleep(for_room, often)) heavy_fence();
     if (ready()) break;
+    const bool seldom = channel.woken_seldom();
     pollfd wanted{.fd = channel.descriptor(), .events = POLLIN, .revents = 0};
-    const int woken = poll(&wanted, 1, kHangSeconds * 1000);
+    const int woken = poll(&wanted, 1, seldom ? LocalChannel::kSleepMax / kMillisecond : kHangSeconds * 1000);
     epoll_event edge{};
     static_cast<void>(epoll_wait(channel.descriptor(), &edge, 1, 0));
     channel.end_sleep();
-    if (woken <= 0 && !ready()) return false;
+    if (woken <= 0 && !seldom && !ready()) return false;
     if (ready()) return true;
   }
   channel.end_sleep();
@@ -130,6 +132,16 @@ TEST_CASE("a sender fences for a receiver that sleeps often, until that one is a
   CHECK(channel[1].announce_sleep(false, true));
   CHECK_FALSE(channel[1].announce_sleep(false, false));  // it sleeps seldom now
   CHECK_FALSE(channel[1].announce_sleep(false, true));
+}
+
+TEST_CASE("two threads lose no wake-up while the wake-ups of one of them take long") {
+  TestChannel channel(kSmall);
+  const LongSleep sleep(LongSleep::set_of(channel.parts.event(1)));
+  int result = -1;
+  std::thread other([&] { result = ping_pong(channel[1], false, 50); });
+  CHECK(ping_pong(channel[0], true, 50) == 0);
+  other.join();
+  CHECK(result == 0);
 }
 
 TEST_CASE("two processes, one full and one empty, lose no wake-up") {

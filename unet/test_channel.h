@@ -74,6 +74,8 @@ class ChannelParts {
   Mapping map() const { return map_all(memory_, geometry_.total); }
   const LocalGeometry& geometry() const { return geometry_; }
   const Descriptor& memory() const { return memory_; }
+  // The eventfd that wakes `side`.
+  int event(uint32_t side) const { return event_[side].get(); }
   // How often `side` was woken.
   uint64_t wakeups(uint32_t side) const {
     uint64_t count = 0;
