@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # vm.py - hosts in virtual machines: emulated network cards on a PCI bus, handed over by vfio or uio, driven by DPDK.
 #
-# Usage: vm.py TESTBED [long]   (long: each model of a card, each way to hand it over, with and without hugepages)
+# Usage: vm.py TESTBED UNET_BENCH [long]   (long: each model of a card, each way to hand it over, with and without hugepages)
 import contextlib
 import json
 import os
@@ -10,10 +10,10 @@ import subprocess
 import sys
 import time
 
-from daemon import Failure, Skipped, main, one_line, require
+from daemon import Failure, Skipped, directory, main, one_line, require
 
-TESTBED = os.path.abspath(sys.argv[1])
-LONG = sys.argv[2:] == ["long"]
+TESTBED, BENCH = (os.path.abspath(path) for path in sys.argv[1:3])
+LONG = sys.argv[3:] == ["long"]
 NAME = f"v{os.getpid()}"
 SKIP = 77
 WAIT = 600  # seconds; an upper bound, also without KVM
@@ -103,7 +103,23 @@ def test_programs():
         require("unetd ready at" in good("logs", "1") and "in virtual machines" in run("list")[1], "logs and list")
         require(len(json.loads(good("bench", "--size", "64", "--seconds", "0.05", "--json"))) == 4, "bench")
         transfer()
+        report()
         card_changes_hands()
+
+
+def report():
+    """The page of a report has round trips and streams of both ways between the hosts."""
+    with directory() as d:
+        with open(f"{d}/hosts", "w", encoding="utf-8") as file:
+            file.writelines(f"{host} testbed:{NAME}\n" for host in ("h0", "h1"))
+        done = subprocess.run([BENCH, "report", "--hosts", f"{d}/hosts", "--quick", "--directory", f"{d}/page"], capture_output=True, text=True,
+                              timeout=WAIT, check=False)
+        require(done.returncode == 0, f"report: exit status {done.returncode}: {done.stderr}")
+        with open(f"{d}/page/report.json", encoding="utf-8") as file:
+            records = json.load(file)["rounds"][0]
+        measured = {(record["path"], record["bench"], record["size"]) for record in records if record["p50"]}
+        missing = {(path, bench, size) for path in ("h0 > h1", "h1 > h0") for bench in ("hosts-rtt", "hosts-bandwidth") for size in (48, 16384)} - measured
+        require(not missing and os.path.getsize(f"{d}/page/index.html") > 10000, f"the report lacks {sorted(missing)}: {records}")
 
 
 def card_changes_hands():
