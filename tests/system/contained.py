@@ -44,12 +44,14 @@ def contained(root, run_directory, *command):
             "ASAN_OPTIONS=detect_leaks=0", *command]
 
 
-def make_root(root, program):
-    """A root directory with only the program and the libraries that it is linked with."""
+def make_root(root, program, *libraries):
+    """A root directory with only the program, libraries that it loads, and the libraries that these are linked with."""
     for part in ("lib", "lib64", "proc", "run/unet"):
         os.makedirs(f"{root}/{part}")
     shutil.copy(program, root)
-    linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True, timeout=WAIT).stdout
+    for library in libraries:
+        shutil.copy(library, root + "/lib")
+    linked = subprocess.run(["ldd", program, *libraries], capture_output=True, text=True, check=True, timeout=WAIT).stdout
     for path in re.findall(r"(/\S+) \(0x", linked):
         shutil.copy(path, root + ("/lib64" if "/ld-linux" in path else "/lib"))
     return root

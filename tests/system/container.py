@@ -2,7 +2,7 @@
 # container.py - applications, and unetd itself, in namespaces of their own (contained.py).
 # Every path and layer within one host works there. The policy sees each user as the NI's user namespace does.
 #
-# Usage: container.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT UNETCAT RPC_PING SOCKETS_PEER
+# Usage: container.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT UNETCAT RPC_PING SOCKETS_PEER [FABRIC_ECHO LIBUNET_FI]
 import contextlib
 import json
 import os
@@ -16,6 +16,7 @@ SKIP = 77
 SPACES = ("user", "mnt", "pid", "net", "ipc", "uts")
 ADDRESS = "10.9.0.1"
 UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT, UNETCAT, RPC_PING, SOCKETS_PEER = (os.path.abspath(p) for p in sys.argv[1:8])
+FABRIC = [os.path.abspath(p) for p in sys.argv[8:]]
 EVERYTHING = "[[rule]]\nany = true\nnames = ['*']\n"
 
 
@@ -31,12 +32,16 @@ class Host:
         self.path, self.run_directory, self.socket = path, path + "/run", path + "/run/unet.sock"
         self.environment = os.environ | {"UNET_NI": "unix:" + self.socket}
 
-    def contained(self, program, *args):
-        """The command of a container with this program. A second call makes another container of the same root directory."""
+    def root(self, program, *libraries):
+        """The root directory for a program and libraries that it loads."""
         root = f"{self.path}/{os.path.basename(program)}"
         if not os.path.exists(root):
-            make_root(root, program)
-        return contained(root, self.run_directory + ":ro", os.path.basename(program), *args)
+            make_root(root, program, *libraries)
+        return root
+
+    def contained(self, program, *args):
+        """The command of a container with this program. A second call makes another container of the same root directory."""
+        return contained(self.root(program), self.run_directory + ":ro", os.path.basename(program), *args)
 
     def outside(self, program, *args):
         return [program, *args]
@@ -126,6 +131,28 @@ def test_calls():
         for command in (h.contained, h.outside):
             status, out, err = h.run(command(RPC_PING, "call"))
             require(status == 0 and "40 + 2 = 42" in out, f"a call: {status} {out!r} {err!r}")
+
+
+def test_libfabric():
+    """Between processes of one user; one in a container cannot read the memory of the other."""
+    if not FABRIC:
+        print("      not tried: libfabric")
+        return
+    with network_interface("--host", "one") as (h, _):
+        root = h.root(*FABRIC)
+
+        def inside(*args):
+            return contained(root, h.run_directory + ":ro", "FI_PROVIDER_PATH=/lib", "fabric_echo", *args)
+
+        def outside(*args):
+            return [*AS_NOBODY, "env", f"FI_PROVIDER_PATH={root}/lib", f"LD_LIBRARY_PATH={root}/lib", root + "/fabric_echo", *args]
+
+        for listens, connects in ((inside, inside), (inside, outside), (outside, inside)):
+            with h.server(listens("serve", "fabric"), "fabric"):
+                status, out, err = h.run(connects("call", "unet://one/fabric"))
+                require(status == 0 and "came back" in out, f"libfabric, {listens.__name__}, {connects.__name__}: {status} {out!r} {err!r}")
+                status, _, err = h.run(outside("call", "unet://one/fabric")[len(AS_NOBODY):])
+                require(status == 1 and "Connection refused" in err, f"another user: {status} {err!r}")
 
 
 def test_sockets():
