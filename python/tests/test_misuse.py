@@ -14,8 +14,9 @@ from unet import am, rpc
 
 class Misuse(network.NetworkTest):
     def test_two_threads_in_one_endpoint(self):
-        endpoint = self.endpoint()
-        waiting = self.pool.submit(endpoint.receive, 1.0)
+        here, there = self.pair()
+        endpoint = there.endpoint
+        waiting = self.pool.submit(endpoint.receive, HANG)
         while not endpoint._guard.busy:
             time.sleep(0.001)
         with self.assertRaises(unet.BusyError):
@@ -24,7 +25,8 @@ class Misuse(network.NetworkTest):
         with self.assertRaises(unet.BusyError):
             while not waiting.done():
                 endpoint.close()
-        waiting.result()
+        here.send(b"x")
+        self.assertEqual(waiting.result().data, b"x")
 
     def test_a_thread_closes_what_another_one_reads(self):
         for closes_endpoint in (False, True) * 20:
