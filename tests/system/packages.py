@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# packages.py - builds the Debian packages, installs them in a new minimal Debian, and uses, upgrades, removes and purges them there. The
-# tarball runs in another one, which has no library that it needs.
+# packages.py - builds the Debian packages, installs them in a new minimal Debian, and uses, upgrades, removes and purges them there. A
+# second one boots, with systemd, and runs booted.sh. The tarball runs in a third one, which has no library that it needs.
 #
 # Usage: packages.py SOURCE
 import glob
@@ -18,6 +18,18 @@ SOURCE = os.path.abspath(sys.argv[1])
 SKIP = 77
 SOCKET = "/run/unet/unet.sock"
 TOOLS = ["g++", "pkg-config", "iperf3", "iproute2", "procps"]  # for the tour, in the new Debian
+INIT = ["systemd", "systemd-sysv", "dbus", "procps"]
+UNIT = """[Unit]
+SuccessAction=exit
+FailureAction=exit
+FailureActionExitStatus=1
+[Service]
+Type=oneshot
+ExecStart=/srv/booted.sh
+StandardOutput=file:/srv/said
+StandardError=file:/srv/said
+TimeoutStartSec=300
+"""
 # What the machine and dpkg change; a package leaves nothing elsewhere.
 NOT_COMPARED = re.compile(r"/(proc|sys|dev|tmp|run|var/lib/(dpkg|apt)|var/cache|var/log)(/.*)?|/etc/(ld\.so\.cache|\.pwd\.lock)|/etc/(passwd|group|shadow|gshadow)-?"
                           r"|/var/lib/systemd(/.*)?|.*/__pycache__(/.*)?")
@@ -88,6 +100,14 @@ def outside():
         shutil.copytree(out, root + "/tmp/packages")
         shutil.copytree(SOURCE + "/apps/examples", root + "/tmp/examples")
         result = in_namespaces("packages", root)
+        if shutil.which("systemd-nspawn"):
+            booted = there + "/booted"
+            if reason := new_debian(booted, *dependencies(packages), *INIT):
+                sys.exit(reason)
+            shutil.copytree(out, booted + "/srv/packages")
+            result = result or in_namespaces("boot", booted)
+        else:
+            print("not tried: systemd-nspawn")
         for tarball in glob.glob(out + "/*.tar.gz"):
             bare = there + "/bare"
             if reason := new_debian(bare):
@@ -205,10 +225,40 @@ def try_tarball(root):
     return 0
 
 
+def installation(readme):
+    """README's commands that make and install packages, as written: one for each of the programs named."""
+    lines = [line.strip() for line in readme.split("\n## Run it\n")[1].split("\n## ")[0].splitlines() if line.startswith("    ")]
+    return [next((line for line in lines if line.startswith(program)), f"false  # README has no '{program}'")
+            for program in ("scripts/packages", "sudo apt install", "unetctl doctor")]
+
+
+def boot(root):
+    """Ends as booted.sh ends."""
+    shutil.copy(SOURCE + "/tests/system/booted.sh", root + "/srv")
+    unit = root + "/etc/systemd/system/booted.service"
+    with open(unit, "w", encoding="ascii") as file:
+        file.write(UNIT)
+    os.makedirs(root + "/etc/systemd/system/multi-user.target.wants", exist_ok=True)
+    os.symlink("../booted.service", root + "/etc/systemd/system/multi-user.target.wants/booted.service")
+    must("mount", "-t", "tmpfs", "tmpfs", "/run")  # for systemd-nspawn, which leaves directories there
+    must("mount", "-t", "proc", "proc", "/proc")
+    done = subprocess.run(["systemd-nspawn", "--quiet", "--boot", "--private-network", "--register=no", "--keep-unit", "-D", root],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    with open(root + "/srv/said", encoding="utf-8") as file:
+        print(file.read()[-4000:])
+    if done.returncode != 0:
+        sys.exit(f"booted.sh failed under systemd: {done.returncode}:\n{done.stdout[-2000:]}")
+    print("installed, kept a stream, restarted, stopped and purged under systemd")
+    return 0
+
+
 def try_packages(root):
     names = " ".join(field(package, "Package") for package in glob.glob(root.path + "/tmp/packages/*.deb"))
+    with open(SOURCE + "/README.md", encoding="utf-8") as file:
+        make, install, doctor = installation(file.read())
     before = root.files()
-    print(root.run("apt-get install -y /tmp/packages/*.deb"))
+    # The packages are made outside. The last word of that line is the directory that the next line reads.
+    print(root.run(f"set -e; cd /tmp; mv packages {make.split()[-1]}; sudo() {{ \"$@\"; }}; {install} </dev/null; {doctor}"))
     build_examples(root)
     take_tour(root)
     root.run("python3 -B -c 'import unet; from unet import aio, am, rpc; print(unet.__version__)'")
@@ -226,4 +276,4 @@ def try_packages(root):
 
 if len(sys.argv) == 2:
     sys.exit(outside())
-sys.exit({"packages": try_packages, "tarball": try_tarball}[sys.argv[2]](Root(sys.argv[3])))
+sys.exit(boot(sys.argv[3]) if sys.argv[2] == "boot" else {"packages": try_packages, "tarball": try_tarball}[sys.argv[2]](Root(sys.argv[3])))
