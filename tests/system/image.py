@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-# image.py - the OCI image: its digests, equal bytes when it is made again, and its programs in containers without an engine (contained.py).
+# image.py - the OCI image: its digests, equal bytes when it is made again, and its programs in containers without an engine (contained.py)
+# and, where podman is installed, by the lines of docs/CONTAINERS.md.
 #
 # Usage: image.py SOURCE UNETD UNETCTL UNETCAT
 import contextlib
@@ -127,6 +128,30 @@ def test_unetd_of_the_image():
         with Unetd(contained(ROOT, d, *CONFIG["config"]["Env"], "/usr/bin/" + command), "--socket", SOCKET, "--policy", "/policy.toml"):
             ping_pong(d, [UNETCAT, "-l", "inbox"], contained(ROOT, d + ":ro", "/usr/bin/unetcat", "inbox"),
                       contained(ROOT, d + ":ro", "/usr/bin/unetctl"))
+
+
+def test_application_by_podman():
+    """The lines of the document, but for the two directories. Images and containers of this machine stay as they are."""
+    if not all(map(shutil.which, ("podman", "runc"))):
+        print("      not tried: podman with runc: scripts/install-packages vm")
+        return
+    with open(SOURCE + "/docs/CONTAINERS.md", encoding="utf-8") as file:
+        text = file.read().replace("\\\n", "")
+    load, start = (next(line.split() for line in text.splitlines() if line.startswith(f"    podman {verb} ")) for verb in ("load", "run"))
+    with run_directory() as d, tempfile.TemporaryDirectory(dir=there) as store:
+        for name, content in {
+                "storage.conf": f'[storage]\ndriver = "vfs"\nrunroot = "{store}/run"\ngraphroot = "{store}/graph"\n',
+                "containers.conf": f'[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\ntmp_dir = "{store}/tmp"\n'
+                                   '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n'}.items():
+            with open(f"{store}/{name}", "w", encoding="ascii") as file:
+                file.write(content)
+        os.environ |= {"CONTAINERS_STORAGE_CONF": store + "/storage.conf", "CONTAINERS_CONF": store + "/containers.conf"}
+        with open(store + "/unet.tar", "wb") as file:
+            file.write(IMAGE)
+        status, out, err = run(*(word.replace("unet.tar", store + "/unet.tar") for word in load))
+        require(status == 0, f"{' '.join(load)}: {out}{err}")
+        with Unetd(UNETD, "--socket", d + "/unet.sock", "--group", "users", "--policy", ROOT + "/policy.toml"):
+            ping_pong(d, [UNETCAT, "-l", "inbox"], [word.replace("/run/unet:/run", d + ":/run") for word in start], [UNETCTL])
 
 
 if PYTHON is None or not all(map(shutil.which, ("mmdebstrap", "dh_clean", "dpkg-buildflags"))):

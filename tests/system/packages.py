@@ -107,7 +107,7 @@ def outside():
             shutil.copytree(out, booted + "/srv/packages")
             result = result or in_namespaces("boot", booted)
         else:
-            print("not tried: systemd-nspawn")
+            print("not tried under systemd: scripts/install-packages vm")
         for tarball in glob.glob(out + "/*.tar.gz"):
             bare = there + "/bare"
             if reason := new_debian(bare):
