@@ -17,7 +17,7 @@ from tour import wait_until
 SOURCE = os.path.abspath(sys.argv[1])
 SKIP = 77
 SOCKET = "/run/unet/unet.sock"
-TOOLS = ["g++", "pkg-config", "iperf3", "iproute2", "procps"]  # for the tour, in the new Debian
+TOOLS = ["iperf3", "iproute2", "procps"]  # for the tour, in the new Debian; BY_PIP has the compiler
 INIT = ["systemd", "systemd-sysv", "dbus", "procps"]
 UNIT = """[Unit]
 SuccessAction=exit
@@ -44,6 +44,17 @@ def must(*command, **options):
 
 def field(package, name):
     return must("dpkg-deb", "-f", package, name).strip()
+
+
+def commands(document, *programs):
+    """Commands of a document, as written: the first one by each of these programs."""
+    with open(os.path.join(SOURCE, document), encoding="utf-8") as file:
+        lines = [line.strip() for line in file if line.startswith("    ")]
+    return [next((line for line in lines if line.startswith(program)), f"false  # {document} has no '{program}'") for program in programs]
+
+
+# Installs the Python package by pip over libunet-dev.
+BY_PIP = commands("docs/PYTHON.md", "sudo apt install", "python3 -m venv", "venv/bin/pip install")
 
 
 # ---- outside: the packages, and a Debian with what they depend on
@@ -87,18 +98,21 @@ def outside():
         print("skipped: that needs root, mmdebstrap and debhelper")
         return SKIP
     with tempfile.TemporaryDirectory(prefix="unet-packages-", dir="/var/tmp") as there:
-        root, out = there + "/root", there + "/packages"
+        root, out, bare = there + "/root", there + "/packages", there + "/bare"
+        if reason := new_debian(bare):  # later reasons are faults of the packages or documents
+            print("skipped: " + reason)
+            return SKIP
         must(SOURCE + "/scripts/packages", *(["--tarball"] if shutil.which("patchelf") else []), out)
         packages = sorted(glob.glob(out + "/*.deb"))
         if shutil.which("lintian"):
             print(must("lintian", "--allow-root", "--fail-on", "error", *packages))
-        if reason := new_debian(root, *dependencies(packages), *TOOLS):
-            print("skipped: " + reason)
-            return SKIP
+        if reason := new_debian(root, *dependencies(packages), *TOOLS, *BY_PIP[0].split()[3:]):
+            sys.exit(reason)
         os.makedirs(root + "/tmp/next")
         next_release(packages, root + "/tmp/next")
         shutil.copytree(out, root + "/tmp/packages")
         shutil.copytree(SOURCE + "/apps/examples", root + "/tmp/examples")
+        shutil.copytree(SOURCE + "/python", root + "/tmp/python")
         result = in_namespaces("packages", root)
         if shutil.which("systemd-nspawn"):
             booted = there + "/booted"
@@ -109,9 +123,6 @@ def outside():
         else:
             print("not tried under systemd: scripts/install-packages vm")
         for tarball in glob.glob(out + "/*.tar.gz"):
-            bare = there + "/bare"
-            if reason := new_debian(bare):
-                sys.exit(reason)
             must("tar", "-C", bare + "/srv", "-xf", tarball)
             result = result or in_namespaces("tarball", bare)
         return result
@@ -225,13 +236,6 @@ def try_tarball(root):
     return 0
 
 
-def installation(readme):
-    """README's commands that make and install packages, as written: one for each of the programs named."""
-    lines = [line.strip() for line in readme.split("\n## Run it\n")[1].split("\n## ")[0].splitlines() if line.startswith("    ")]
-    return [next((line for line in lines if line.startswith(program)), f"false  # README has no '{program}'")
-            for program in ("scripts/packages", "sudo apt install", "unetctl doctor")]
-
-
 def boot(root):
     """Ends as booted.sh ends."""
     shutil.copy(SOURCE + "/tests/system/booted.sh", root + "/srv")
@@ -254,14 +258,17 @@ def boot(root):
 
 def try_packages(root):
     names = " ".join(field(package, "Package") for package in glob.glob(root.path + "/tmp/packages/*.deb"))
-    with open(SOURCE + "/README.md", encoding="utf-8") as file:
-        make, install, doctor = installation(file.read())
+    make, install, doctor = commands("README.md", "scripts/packages", "sudo apt install", "unetctl doctor")
     before = root.files()
     # The packages are made outside. The last word of that line is the directory that the next line reads.
-    print(root.run(f"set -e; cd /tmp; mv packages {make.split()[-1]}; sudo() {{ \"$@\"; }}; {install} </dev/null; {doctor}"))
+    begin = 'set -e; cd /tmp; exec </dev/null; sudo() { "$@"; }'
+    print(root.run("; ".join((begin, f"mv packages {make.split()[-1]}", install, doctor))))
     build_examples(root)
     take_tour(root)
     root.run("python3 -B -c 'import unet; from unet import aio, am, rpc; print(unet.__version__)'")
+    said = root.run("\n".join((begin, *BY_PIP, "venv/bin/python3 -c 'import unet; print(unet.__file__)'")))
+    if "/tmp/venv/" not in said.splitlines()[-1]:
+        sys.exit("pip has not installed the package that is imported:\n" + said)
     upgrade_under_applications(root)
     root.run("dpkg -r " + names)
     if "UNETD_OPTIONS" not in root.read("/etc/default/unetd"):
