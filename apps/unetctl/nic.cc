@@ -224,6 +224,9 @@ Result<std::string> take_nic(const NicOptions& options, const fs::path& root) {
   const std::string driver = options.how == HandOver::uio ? "uio_pci_generic" : "vfio-pci";
   if (options.how == HandOver::noiommu) {
     load_module("vfio", "enable_unsafe_noiommu_mode=1");
+    if (!fs::exists(root / kUnsafe)) {
+      return fail(Errc::unavailable, "this kernel was built without CONFIG_VFIO_NOIOMMU: try --driver uio");
+    }
     if (Status status = write_file(root / kUnsafe, "1"); !status) return tl::unexpected(status.error());
   }
   if (!fs::exists(root / kDrivers / driver)) load_module(driver);

@@ -99,6 +99,7 @@ TEST_CASE("unetctl nic take says why it takes no card") {
   CHECK_THAT(bus.refusal({.card = "eth1"}), Contains("eth1 is up") && Contains("ip link set eth1 down"));
   bus.device("0000:00:04.0", kEthernet, "", "");
   CHECK_THAT(bus.refusal({.card = "00:04.0"}), Contains("no IOMMU") && Contains("--driver noiommu"));
+  CHECK_THAT(bus.refusal({.card = "00:04.0", .how = HandOver::noiommu}), Contains("CONFIG_VFIO_NOIOMMU") && Contains("--driver uio"));
 }
 
 TEST_CASE("a card that no driver takes stays with the kernel's choice") {
